@@ -1,0 +1,1 @@
+"""Playhead: training data as a pure function of (recipe, step)."""

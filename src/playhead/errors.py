@@ -1,0 +1,76 @@
+"""Every mistake a user can make, as a tree of exceptions.
+
+    PlayheadError
+    ├── RecipeError        the recipe says something that cannot be done
+    ├── DataError          a file is missing, broken, or not what it was when indexed
+    ├── NotPreparedError   an index is missing or older than the recipe: run `playhead prepare`
+    ├── WorldSizeError     the number of ranks does not fit the lanes
+    ├── EndOfStreamError   a step past the end of a finite stream was asked for
+    └── PrepareError       preparing could not finish; lists what failed
+
+Each message is a small letter: what is wrong, what was found, what was expected, what to do.
+"""
+
+from __future__ import annotations
+
+
+class PlayheadError(Exception):
+    """Something the user can mend. `problem` says what and where; the rest is optional."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        found: str | None = None,
+        expected: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.found = found
+        self.expected = expected
+        self.fix = fix
+        super().__init__(self.letter())
+
+    def letter(self) -> str:
+        lines = [self.problem]
+        labelled = (("found", self.found), ("expected", self.expected), ("to fix", self.fix))
+        lines += [f"  {label:<9} {text}" for label, text in labelled if text is not None]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel from worker processes whole."""
+        return _rebuild, (type(self), self.problem, self.found, self.expected, self.fix)
+
+
+def _rebuild(
+    kind: type[PlayheadError],
+    problem: str,
+    found: str | None,
+    expected: str | None,
+    fix: str | None,
+) -> PlayheadError:
+    return kind(problem, found=found, expected=expected, fix=fix)
+
+
+class RecipeError(PlayheadError):
+    """The recipe says something that cannot be done."""
+
+
+class DataError(PlayheadError):
+    """A file is missing, broken, or not what it was when it was indexed."""
+
+
+class NotPreparedError(PlayheadError):
+    """An index is missing or older than the recipe."""
+
+
+class WorldSizeError(PlayheadError):
+    """The number of ranks does not fit the lanes."""
+
+
+class EndOfStreamError(PlayheadError):
+    """A step past the end of a finite stream was asked for."""
+
+
+class PrepareError(PlayheadError):
+    """Preparing could not finish; the message lists what failed."""

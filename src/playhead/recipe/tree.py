@@ -1,0 +1,164 @@
+"""The recipe's tree of groups, seen as sub-streams of leaves.
+
+Comes in: a Recipe. Goes out: one `Branch` per sub-stream (most recipes have one), each with its rules, and
+every source as a `Leaf` with its path in the recipe, so that errors can name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from playhead.errors import RecipeError
+from playhead.recipe.units import length_limit
+from playhead.recipe.values import Batching, Bucket, Group, Recipe, Source, Unit, WeightsIn
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A source where it stands in the recipe."""
+
+    path: str
+    source: Source
+    batching: Batching
+    batching_path: str
+
+    @property
+    def unit(self) -> Unit:
+        return self.source.length.unit if self.source.length else "tokens"
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sample its micro-batches can hold."""
+        return length_limit(self.batching, self.unit, self.batching_path)
+
+    @property
+    def dropped_above(self) -> int | None:
+        """The limit, where samples beyond it are left out of the selection."""
+        return self.limit if self.batching.overlong == "drop" else None
+
+    @property
+    def output_dropped_above(self) -> int | None:
+        """The same for output lengths, which only two-dimensional buckets bound."""
+        if self.batching.overlong != "drop" or not isinstance(self.batching, Bucket) or not self.batching.edges:
+            return None
+        outputs = [edge[1] for edge in self.batching.edges if isinstance(edge, tuple)]
+        return int(max(outputs)) if outputs else None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A group or the whole list: how its members share its weight."""
+
+    path: str
+    members: tuple[Node | Leaf, ...]
+    weight: float | None
+    temperature: float | None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The rules of one sub-stream."""
+
+    name: str
+    root: Node
+    batching: Batching
+    weights_in: WeightsIn | None
+    lanes: int | None
+    window_size: int | None
+    balance: int | None
+
+    def leaves(self) -> tuple[Leaf, ...]:
+        return tuple(_leaves(self.root))
+
+
+def branches(recipe: Recipe) -> tuple[Branch, ...]:
+    """The sub-streams of the training stream, in recipe order."""
+    groups = [entry for entry in recipe.sources if isinstance(entry, Group) and entry.batching is not None]
+    if not groups:
+        return (_main_branch(recipe),)
+    if len(groups) < len(recipe.sources):
+        index = next(i for i, entry in enumerate(recipe.sources) if entry not in groups)
+        raise RecipeError(
+            f'sources[{index}] "{recipe.sources[index].name}": has no batching, while other groups have their own',
+            expected="either every top-level entry is a group with its own `batching`, or none is",
+            fix="put this source into a group with `batching`",
+        )
+    return tuple(_group_branch(recipe, i, group) for i, group in enumerate(groups))
+
+
+def evaluation_branch(recipe: Recipe, split: str) -> Branch:
+    """The one sub-stream of a named evaluation set."""
+    if split not in recipe.evaluation:
+        raise RecipeError(
+            f'there is no evaluation set "{split}" in the recipe',
+            expected=f"one of: {', '.join(recipe.evaluation) or '(none; add `evaluation:`)'}",
+        )
+    chosen = recipe.evaluation[split]
+    path = f"evaluation.{split}"
+    leaves = tuple(
+        Leaf(f"{path}.sources[{i}]", source, chosen.batching, f"{path}.batching")
+        for i, source in enumerate(chosen.sources)
+    )
+    return Branch(split, Node(path, leaves, None, None), chosen.batching, "samples", chosen.lanes, None, None)
+
+
+def leaves(recipe: Recipe) -> tuple[Leaf, ...]:
+    """Every source of the recipe: training first, then each evaluation set."""
+    found = [leaf for branch in branches(recipe) for leaf in branch.leaves()]
+    for split in recipe.evaluation:
+        found += evaluation_branch(recipe, split).leaves()
+    return tuple(found)
+
+
+def _main_branch(recipe: Recipe) -> Branch:
+    if recipe.batching is None:
+        raise RecipeError("batching: is missing", expected="for example `batching: {type: fixed, size: 32}`")
+    root = Node("sources", _members(recipe.sources, "sources", recipe.batching, "batching"), None, recipe.temperature)
+    return Branch(
+        MAIN, root, recipe.batching, recipe.weights_in, recipe.lanes, recipe.window_size, recipe.balance
+    )
+
+
+def _group_branch(recipe: Recipe, index: int, group: Group) -> Branch:
+    path = f"sources[{index}]"
+    assert group.batching is not None
+    members = _members(group.sources, f"{path}.sources", group.batching, f"{path}.batching")
+    return Branch(
+        group.name,
+        Node(path, members, None, group.temperature),
+        group.batching,
+        group.weights_in or recipe.weights_in,
+        group.lanes,
+        group.window_size or recipe.window_size,
+        group.balance or recipe.balance,
+    )
+
+
+def _members(
+    entries: list[Source | Group], path: str, batching: Batching, batching_path: str
+) -> tuple[Node | Leaf, ...]:
+    found: list[Node | Leaf] = []
+    for i, entry in enumerate(entries):
+        here = f"{path}[{i}]"
+        if isinstance(entry, Source):
+            found.append(Leaf(here, entry, batching, batching_path))
+            continue
+        if entry.batching is not None:
+            raise RecipeError(
+                f'{here} "{entry.name}": a group inside a group cannot have its own batching',
+                fix="move the group to the top level of `sources`, or remove its `batching`",
+            )
+        members = _members(entry.sources, f"{here}.sources", batching, batching_path)
+        found.append(Node(here, members, entry.weight, entry.temperature))
+    return tuple(found)
+
+
+def _leaves(node: Node) -> Iterator[Leaf]:
+    for member in node.members:
+        if isinstance(member, Leaf):
+            yield member
+        else:
+            yield from _leaves(member)

@@ -1,0 +1,135 @@
+"""The recipe as frozen values: what a user may say, field by field.
+
+Numbers about length (`budget`, `max_length`, `edges`, ...) are in the unit of the sources: tokens, bytes or
+seconds. The plan works in whole numbers: tokens, bytes or milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+Shuffle = Literal["none", "global", "shards"]
+Unit = Literal["tokens", "seconds", "bytes"]
+Overlong = Literal["error", "drop", "alone", "truncate"]
+Exhaustion = Literal["repeat", "stop_first", "stop_all", "drop"]
+WeightsIn = Literal["samples", "length"]
+
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+
+# A rule of `keep`: a range of numbers [low, high] (null: open), a list of strings (any of them),
+# or a pattern: shell style ("*.wav"), or a regular expression after "re:". A key "a/b" is a ratio of columns.
+KeepRule = str | list[str | float | None]
+
+
+class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a sample's length comes from: a field, a user function, or (unit bytes) its size."""
+
+    field: str | None = None
+    function: str | None = None
+    unit: Unit = "tokens"
+
+
+class Fixed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="fixed"):
+    """Micro-batches of `size` samples."""
+
+    size: Count
+    max_length: Positive | None = None
+    overlong: Overlong = "error"
+
+
+class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="budget"):
+    """Micro-batches of as many samples, in order, as keep count * longest effective length within `budget`."""
+
+    budget: Positive
+    quadratic: Positive | None = None
+    overlong: Overlong = "error"
+
+
+class Bucket(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="bucket"):
+    """Micro-batches of samples of like length.
+
+    Buckets are given by their upper `edges` (a number each, or an [input, output] pair each) or counted with
+    `num` (K, or [K, M]: K by input times M by output length), then of equal total length. Each bucket has a
+    batch `size` (one for all, or one each) or a `budget`.
+    """
+
+    edges: list[Positive | tuple[Positive, Positive]] | None = None
+    num: Count | tuple[Count, Count] | None = None
+    size: Count | list[Count] | None = None
+    budget: Positive | None = None
+    quadratic: Positive | None = None
+    overlong: Overlong = "error"
+
+
+class Pack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="pack"):
+    """Micro-batches of one bin of at most `max_length`, filled by best fit."""
+
+    max_length: Positive
+    overlong: Overlong = "error"
+
+
+Batching = Fixed | Budget | Bucket | Pack
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="source"):
+    """One dataset."""
+
+    name: str
+    path: str | list[str]
+    format: str | None = None
+    weight: float | None = None
+    shuffle: Shuffle = "global"
+    shuffle_group: Count = 8
+    length: Length | None = None
+    output_length: Length | None = None
+    ids: str | None = None
+    keep: dict[str, KeepRule] = field(default_factory=dict)
+    drop_ids: list[str] = field(default_factory=list)
+    drop_rows: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Group(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="group"):
+    """Sources that share a weight; with its own `batching` it is a sub-stream."""
+
+    name: str
+    sources: list[Source | Group]
+    weight: float | None = None
+    temperature: Positive | None = None
+    weights_in: WeightsIn | None = None
+    batching: Batching | None = None
+    lanes: Count | None = None
+    window_size: Count | None = None
+    balance: Count | None = None
+
+
+class Evaluation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A finite set, unshuffled, every row once, on any world size."""
+
+    sources: list[Source]
+    batching: Batching
+    lanes: Count | None = None
+
+
+class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides the stream, and where its files are."""
+
+    sources: list[Source | Group]
+    batching: Batching | None = None
+    seed: int = 0
+    lanes: Count | None = None
+    weights_in: WeightsIn | None = None
+    temperature: Positive | None = None
+    exhaustion: Exhaustion = "repeat"
+    epochs: Count | None = None
+    window_size: Count | None = None
+    balance: Count | None = None
+    fuse: Literal["zip"] | dict[str, Positive] | None = None
+    parts: Count = 1
+    cache_dir: str = ".playhead"
+    indexes_root: str | None = None
+    evaluation: dict[str, Evaluation] = field(default_factory=dict)
