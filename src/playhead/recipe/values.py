@@ -78,7 +78,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     """One dataset."""
 
     name: str
-    path: str | list[str]
+    path: list[str]
     format: str | None = None
     weight: float | None = None
     shuffle: Shuffle = "global"
