@@ -10,7 +10,7 @@ import hashlib
 
 MASK = 0xFFFF_FFFF_FFFF_FFFF
 ROOT = 0x9E37_79B9_7F4A_7C15
-_INTEGER_TAG = 0xD1B5_4A32_D192_ED03
+INTEGER_TAG = 0xD1B5_4A32_D192_ED03
 _TEXT_TAG = 0x8CB9_2BA7_2F3D_8DD7
 
 
@@ -30,15 +30,16 @@ def mix(value: int) -> int:
 
 def fold(key: int, value: int) -> int:
     """Extend a key by one integer."""
-    return mix(mix(key ^ _INTEGER_TAG) + (value & MASK))
+    return mix(mix(key ^ INTEGER_TAG) + (value & MASK))
+
+
+def extend(key: int, *path: int | str) -> int:
+    """The key of a longer path: extend(key(*a), *b) == key(*a, *b)."""
+    for part in path:
+        key = mix(mix(key ^ _TEXT_TAG) + hash_text(part)) if isinstance(part, str) else fold(key, part)
+    return key
 
 
 def key(*path: int | str) -> int:
-    """The 64-bit key of a named path. Law: key(*p, n) == fold(key(*p), n) for an integer n."""
-    result = ROOT
-    for part in path:
-        if isinstance(part, str):
-            result = mix(mix(result ^ _TEXT_TAG) + hash_text(part))
-        else:
-            result = fold(result, part)
-    return result
+    """The 64-bit key of a named path."""
+    return extend(ROOT, *path)

@@ -1,0 +1,113 @@
+"""Draws of the blended stream resolved to picks.
+
+The stream's draws are laid out in pieces, each with one blend; a piece begins where the blend changes (an amendment,
+or a source that leaves under `exhaustion: drop`). Every source keeps its own draw counter across pieces.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from playhead.order import blend as blending
+from playhead.order import walk as walking
+from playhead.order.blend import Blend
+from playhead.order.walk import Walk
+from playhead.types import IntArray
+
+
+@dataclass(frozen=True)
+class Picks:
+    """What draws resolve to, as parallel arrays; `source` is a position in the stream's list of sources."""
+
+    source: IntArray
+    epoch: IntArray
+    row: IntArray
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def take(self, positions: IntArray) -> Picks:
+        return Picks(self.source[positions], self.epoch[positions], self.row[positions])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Draws [first_draw, stop_draw) under one blend; `stop_draw` None: endless.
+
+    `members` are the blend's sources, `base` the draw counter of every source of the stream at `first_draw`.
+    """
+
+    first_draw: int
+    stop_draw: int | None
+    members: IntArray
+    base: IntArray
+    blend: Blend
+
+    def pass_end(self, draw: int) -> int | None:
+        """The first end of a pass, or of the piece, after `draw`."""
+        if not self.blend.pass_draws:
+            return self.stop_draw
+        done = (draw - self.first_draw) // self.blend.pass_draws + 1
+        return self.first_draw + done * self.blend.pass_draws
+
+
+def counters_at(piece: Piece, draw: int) -> IntArray:
+    """The draw counter of every source of the stream just before `draw`."""
+    counters = piece.base.copy()
+    counters[piece.members] += blending.counts_at(piece.blend, draw - piece.first_draw)
+    return counters
+
+
+def picks_between(pieces: tuple[Piece, ...], walks: tuple[Walk, ...], first: int, stop: int) -> Picks:
+    """The picks of the draws [first, stop), which must lie inside the pieces."""
+    starts = [piece.first_draw for piece in pieces]
+    parts = []
+    while first < stop:
+        piece = pieces[bisect_right(starts, first) - 1]
+        end = stop if piece.stop_draw is None else min(stop, piece.stop_draw)
+        assert first < end, "draws past the end of the stream"
+        parts.append(_piece_picks(piece, walks, first, end))
+        first = end
+    if len(parts) == 1:
+        return parts[0]
+    empty = np.empty(0, np.int64)
+    columns = [[empty, *column] for column in zip(*((p.source, p.epoch, p.row) for p in parts), strict=True)]
+    source, epoch, row = (np.concatenate(column) for column in columns) if parts else (empty, empty, empty)
+    return Picks(source, epoch, row)
+
+
+def draw_of(pieces: tuple[Piece, ...], walks: tuple[Walk, ...], source: int, epoch: int, row: int) -> int | None:
+    """The draw that gives a pick: the inverse of `picks_between`; None where the stream never draws it."""
+    number = walking.draw_of(walks[source], epoch, row)
+    for piece in pieces:
+        (member,) = np.nonzero(piece.members == source)
+        if not len(member) or number < piece.base[source]:
+            continue
+        draw = piece.first_draw + blending.draw_of(piece.blend, int(member[0]), number - int(piece.base[source]))
+        if piece.stop_draw is None or draw < piece.stop_draw:
+            return draw
+    return None
+
+
+def _piece_picks(piece: Piece, walks: tuple[Walk, ...], first: int, stop: int) -> Picks:
+    members, numbers = blending.resolve(piece.blend, first - piece.first_draw, stop - piece.first_draw)
+    source = piece.members[members]
+    epoch = np.empty(len(source), np.int64)
+    row = np.empty(len(source), np.int64)
+    for positions in positions_by_value(members, len(piece.members)):
+        if len(positions):
+            chosen = int(source[positions[0]])
+            begin = int(numbers[positions[0]]) + int(piece.base[chosen])
+            epoch[positions], row[positions] = walking.rows_between(walks[chosen], begin, begin + len(positions))
+    return Picks(source, epoch, row)
+
+
+def positions_by_value(values: IntArray, num_values: int) -> list[IntArray]:
+    """The ascending positions of each value in [0, num_values)."""
+    if num_values == 1:
+        return [np.arange(len(values), dtype=np.int64)]
+    order = np.argsort(values, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(values, minlength=num_values))[:-1])
