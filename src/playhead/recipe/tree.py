@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from playhead.errors import RecipeError
-from playhead.recipe.units import length_limit
+from playhead.recipe.units import in_units, length_limit
 from playhead.recipe.values import Batching, Bucket, Group, Recipe, Source, Unit, WeightsIn
 
 MAIN = "main"
@@ -30,6 +30,10 @@ class Leaf:
         return self.source.length.unit if self.source.length else "tokens"
 
     @property
+    def output_unit(self) -> Unit:
+        return self.source.output_length.unit if self.source.output_length else "tokens"
+
+    @property
     def limit(self) -> int | None:
         """The longest sample its micro-batches can hold."""
         return length_limit(self.batching, self.unit, self.batching_path)
@@ -45,7 +49,7 @@ class Leaf:
         if self.batching.overlong != "drop" or not isinstance(self.batching, Bucket) or not self.batching.edges:
             return None
         outputs = [edge[1] for edge in self.batching.edges if isinstance(edge, tuple)]
-        return int(max(outputs)) if outputs else None
+        return in_units(max(outputs), self.output_unit, f"{self.batching_path}.edges") if outputs else None
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,7 @@ def _main_branch(recipe: Recipe) -> Branch:
     if recipe.batching is None:
         raise RecipeError("batching: is missing", expected="for example `batching: {type: fixed, size: 32}`")
     root = Node("sources", _members(recipe.sources, "sources", recipe.batching, "batching"), None, recipe.temperature)
-    return Branch(
-        MAIN, root, recipe.batching, recipe.weights_in, recipe.lanes, recipe.window_size, recipe.balance
-    )
+    return Branch(MAIN, root, recipe.batching, recipe.weights_in, recipe.lanes, recipe.window_size, recipe.balance)
 
 
 def _group_branch(recipe: Recipe, index: int, group: Group) -> Branch:

@@ -6,6 +6,7 @@ seconds. The plan works in whole numbers: tokens, bytes or milliseconds.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -56,8 +57,10 @@ class Bucket(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     batch `size` (one for all, or one each) or a `budget`.
     """
 
-    edges: list[Positive | tuple[Positive, Positive]] | None = None
-    num: Count | tuple[Count, Count] | None = None
+    # A bare number beside a pair is not `Positive` or `Count`: msgspec 0.22 crashes in garbage collection on a union
+    # of a bounded number and a fixed tuple. check_batching.py keeps the bounds instead.
+    edges: list[float | tuple[Positive, Positive]] | None = None
+    num: int | tuple[Count, Count] | None = None
     size: Count | list[Count] | None = None
     budget: Positive | None = None
     quadratic: Positive | None = None
@@ -133,3 +136,24 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_dir: str = ".playhead"
     indexes_root: str | None = None
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recipe:
+        """The recipe in a YAML file (or JSON, by its suffix); relative paths start at the file's directory."""
+        from playhead.recipe.read import load
+
+        return load(path)
+
+    @classmethod
+    def parse(cls, values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe:
+        """The recipe in Python values; relative paths start at `base_dir`, else at the working directory."""
+        from playhead.recipe.read import parse
+
+        return parse(values, base_dir)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as plain values, without what is default. Law: `Recipe.parse` of it is the same recipe."""
+        from playhead.recipe.plain import to_plain
+
+        plain: dict[str, Any] = to_plain(self)
+        return plain

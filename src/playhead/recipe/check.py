@@ -1,0 +1,142 @@
+"""What a recipe must keep beyond its types: each broken rule is a RecipeError with the place and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from playhead.errors import RecipeError
+from playhead.recipe.check_batching import check_batching
+from playhead.recipe.check_source import check_source
+from playhead.recipe.check_streams import check_streams
+from playhead.recipe.check_weights import check_weights
+from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
+from playhead.recipe.values import Fixed, Group, Recipe, Source
+
+_LARGEST_SEED = 2**64 - 1
+
+
+def check(recipe: Recipe) -> None:
+    """Refuse a recipe that breaks a rule; which rules need a look at the data is for later stages."""
+    if not 0 <= recipe.seed <= _LARGEST_SEED:
+        raise RecipeError("seed: does not fit 64 bits", found=str(recipe.seed), expected=f"0 to {_LARGEST_SEED}")
+    _check_lists(recipe)
+    check_weights(recipe)
+    training = branches(recipe)
+    check_streams(recipe, training)
+    evaluation = tuple(evaluation_branch(recipe, split) for split in recipe.evaluation)
+    _check_names(recipe, training, evaluation)
+    for branch in (*training, *evaluation):
+        _check_branch(branch)
+
+
+def _check_branch(branch: Branch) -> None:
+    leaves = branch.leaves()
+    for leaf in leaves:
+        check_source(leaf)
+        _check_has_length(leaf, branch)
+    _check_units(leaves)
+    check_batching(leaves)
+
+
+def _check_lists(recipe: Recipe) -> None:
+    lists: list[tuple[str, list[Source | Group] | list[Source]]] = [("sources", recipe.sources)]
+    lists += [(f"{path}.sources", group.sources) for path, group in _groups("sources", recipe.sources)]
+    lists += [(f"evaluation.{name}.sources", chosen.sources) for name, chosen in recipe.evaluation.items()]
+    for path, entries in lists:
+        if not entries:
+            raise RecipeError(f"{path}: there are no sources", fix="add one, or remove the list")
+
+
+def _groups(path: str, entries: list[Source | Group]) -> Iterator[tuple[str, Group]]:
+    for i, entry in enumerate(entries):
+        if isinstance(entry, Group):
+            yield f"{path}[{i}]", entry
+            yield from _groups(f"{path}[{i}].sources", entry.sources)
+
+
+def _check_names(recipe: Recipe, training: tuple[Branch, ...], evaluation: tuple[Branch, ...]) -> None:
+    named = [(branch.root.path, branch.name) for branch in training if branch.root.path != "sources"]
+    named += [(leaf.path, leaf.source.name) for branch in training for leaf in branch.leaves()]
+    _check_distinct(named)
+    plain_groups = [(path, group.name) for path, group in _groups("sources", recipe.sources)]
+    for path, name in (*named, *plain_groups, *((f"evaluation.{name}", name) for name in recipe.evaluation)):
+        _check_name(path, name)
+    trained = {leaf.source.name: leaf for branch in training for leaf in branch.leaves()}
+    for branch in evaluation:
+        _check_distinct([(leaf.path, leaf.source.name) for leaf in branch.leaves()])
+        for leaf in branch.leaves():
+            _check_name(leaf.path, leaf.source.name)
+            _check_same(trained.get(leaf.source.name), leaf)
+
+
+def _check_name(path: str, name: str) -> None:
+    if not name.strip() or not name.isprintable():
+        raise RecipeError(
+            f"{path}: a name must be printable text, with no control characters", found=repr(name), fix="rename it"
+        )
+
+
+def _check_distinct(named: list[tuple[str, str]]) -> None:
+    seen: dict[str, str] = {}
+    for path, name in named:
+        if name in seen:
+            raise RecipeError(
+                f'{path} "{name}": the name is already taken by {seen[name]}',
+                expected="a name of its own: it decides the order of the source and where its index is kept",
+                fix="rename one of the two",
+            )
+        seen[name] = path
+
+
+def _check_same(trained: Leaf | None, evaluated: Leaf) -> None:
+    """One name stands for one index, so a source may be shared with evaluation only as it is."""
+    if trained is None:
+        return
+    mine, theirs = (
+        msgspec.structs.replace(leaf.source, weight=None, shuffle="none", shuffle_group=8)
+        for leaf in (evaluated, trained)
+    )
+    for field in mine.__struct_fields__:
+        if getattr(mine, field) != getattr(theirs, field):
+            raise RecipeError(
+                f'{evaluated.path} "{mine.name}": differs in `{field}` from {trained.path}, which has the same name',
+                expected="sources of one name to differ in `weight` and `shuffle` at most",
+                fix="rename one of the two",
+            )
+
+
+def _check_has_length(leaf: Leaf, branch: Branch) -> None:
+    if leaf.source.length is not None:
+        return
+    batching = branch.batching
+    if not isinstance(batching, Fixed):
+        reason = "this batching plans by length"
+    elif batching.max_length is not None:
+        reason = "`max_length` is set"
+    elif branch.weights_in == "length":
+        reason = "`weights_in: length` is set"
+    else:
+        return
+    raise RecipeError(
+        f'{leaf.path} "{leaf.source.name}": `length` is missing, and {reason}',
+        fix="say which field holds it, for example `length: num_tokens` or `length: {field: duration, unit: seconds}`",
+    )
+
+
+def _check_units(leaves: tuple[Leaf, ...]) -> None:
+    for field in ("length", "output_length"):
+        units: dict[str, Leaf] = {}
+        for leaf in leaves:
+            length = getattr(leaf.source, field)
+            if length is not None:
+                units.setdefault(length.unit, leaf)
+        if len(units) > 1:
+            (one, first), (other, second) = list(units.items())[:2]
+            raise RecipeError(
+                f'{second.path}.{field} "{second.source.name}": its unit differs from that of {first.path}',
+                found=f"{other} here, {one} there",
+                expected="one unit in sources that share batches",
+                fix="use one unit, or put the sources into groups with a `batching` each",
+            )

@@ -1,0 +1,60 @@
+"""Recipes read from files or Python values.
+
+Comes in: a path, or a mapping as YAML would give it. Goes out: a checked `Recipe` whose paths are absolute and whose
+brace patterns are expanded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from playhead.errors import RecipeError
+from playhead.recipe.check import check
+from playhead.recipe.environment import expand_environment
+from playhead.recipe.imports import search_directory
+from playhead.recipe.paths import place
+from playhead.recipe.shape import fit
+from playhead.recipe.text import read_plain
+from playhead.recipe.tree import leaves
+from playhead.recipe.values import Recipe
+
+
+def load(path: str | os.PathLike[str]) -> Recipe:
+    """The recipe in a YAML file, or JSON where the name ends in `.json`."""
+    file = Path(path).expanduser()
+    return parse(read_plain(file), file.absolute().parent)
+
+
+def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe:
+    """The recipe in plain Python values; relative paths start at `base_dir`, else at the working directory."""
+    directory = Path(base_dir).expanduser().absolute() if base_dir is not None else Path.cwd()
+    try:
+        fitted = fit(expand_environment(values, os.environ), msgspec.inspect.type_info(Recipe), "")
+    except RecursionError:
+        raise RecipeError(
+            "the recipe contains itself", fix="remove the YAML alias that points to its own parent"
+        ) from None
+    _leave_unshuffled(fitted.get("evaluation", {}))
+    recipe = msgspec.convert(fitted, Recipe)
+    check(recipe)
+    placed = place(recipe, directory)
+    if any(leaf.source.length and leaf.source.length.function for leaf in leaves(placed)):
+        search_directory(directory)
+    return placed
+
+
+def _leave_unshuffled(evaluation: Mapping[str, Any]) -> None:
+    """Evaluation sets are read in order: a source's default shuffle does not apply to them."""
+    for name, chosen in evaluation.items():
+        for i, source in enumerate(chosen["sources"]):
+            if source.setdefault("shuffle", "none") != "none":
+                raise RecipeError(
+                    f"evaluation.{name}.sources[{i}].shuffle: evaluation sets are not shuffled",
+                    found=str(source["shuffle"]),
+                    fix="remove the line",
+                )
