@@ -15,7 +15,7 @@ from playhead.order import blend as blending
 from playhead.order import walk as walking
 from playhead.order.blend import Blend
 from playhead.order.walk import Walk
-from playhead.types import IntArray
+from playhead.types import IntArray, kernel
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,21 @@ def _piece_picks(piece: Piece, walks: tuple[Walk, ...], first: int, stop: int) -
 
 def positions_by_value(values: IntArray, num_values: int) -> list[IntArray]:
     """The ascending positions of each value in [0, num_values)."""
-    if num_values == 1:
-        return [np.arange(len(values), dtype=np.int64)]
-    order = np.argsort(values, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(values, minlength=num_values))[:-1])
+    order, starts = counting_sort(values, num_values)
+    return [order[starts[value] : starts[value + 1]] for value in range(num_values)]
+
+
+@kernel
+def counting_sort(values: IntArray, num_values: int) -> tuple[IntArray, IntArray]:
+    """Positions sorted by value, stably; those of value v stand in [starts[v], starts[v + 1])."""
+    starts = np.zeros(num_values + 1, np.int64)
+    for i in range(len(values)):
+        starts[values[i] + 1] += 1
+    for value in range(num_values):
+        starts[value + 1] += starts[value]
+    place = starts[:-1].copy()
+    positions = np.empty(len(values), np.int64)
+    for i in range(len(values)):
+        positions[place[values[i]]] = i
+        place[values[i]] += 1
+    return positions, starts

@@ -1,0 +1,27 @@
+"""Where the stream stands. All the state there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a sub-stream: a window, and a step in it."""
+
+    window: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The next step's number, where each sub-stream stands, and the receipt of all steps before.
+
+    `turn` counts the turns dealt to sub-streams that are fused by weight; `receipt` is None for a cursor that was
+    computed without the steps before it.
+    """
+
+    step: int
+    places: tuple[Place, ...]
+    turn: int
+    receipt: int | None

@@ -1,0 +1,192 @@
+"""The plan: sub-streams fused into one stream of steps.
+
+Most recipes have one sub-stream. Several are zipped (every step has lanes of each) or dealt whole steps by weight
+with the blend's own closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from playhead.errors import EndOfStreamError
+from playhead.order import blend as blending
+from playhead.order.blend import Blend
+from playhead.plan.cursor import Cursor, Place
+from playhead.plan.receipt import START, begin_step, fold_lanes
+from playhead.plan.rules import Fixed
+from playhead.plan.segments import Stream, num_windows, segment_at
+from playhead.plan.step import MicroBatch, Step, with_idle_filled
+from playhead.plan.window import Window, plan_window
+from playhead.seeds import hash_text
+from playhead.types import UIntArray
+
+_TURNS_AT_A_TIME = 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pure function from cursors to steps; it remembers the last windows it planned, nothing else.
+
+    `fuse` deals whole steps to sub-streams; None zips them (or there is one).
+    """
+
+    streams: tuple[Stream, ...]
+    fuse: Blend | None
+    fingerprint: str
+    _windows: dict[int, Window] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def lanes(self) -> int:
+        """The lanes of the first step; amendments may change them later."""
+        lanes = [stream.segments[0].lanes for stream in self.streams]
+        return lanes[0] if self.fuse is not None else sum(lanes)
+
+    @cached_property
+    def source_hashes(self) -> tuple[UIntArray, ...]:
+        return tuple(np.array([hash_text(name) for name in s.source_names], np.uint64) for s in self.streams)
+
+    def start(self) -> Cursor:
+        return Cursor(0, tuple(Place() for _ in self.streams), 0, START)
+
+    def window(self, stream: int, number: int) -> Window:
+        """A planned window, remembered until another of the same sub-stream is asked for."""
+        known = self._windows.get(stream)
+        if known is None or known.number != number:
+            known = plan_window(self.streams[stream], number)
+            self._windows[stream] = known
+        return known
+
+    def steps(self, cursor: Cursor | None = None) -> Iterator[tuple[Step, Cursor]]:
+        """Every step from the cursor on, each with the cursor after it."""
+        cursor = cursor or self.start()
+        while (found := self.step_at(cursor)) is not None:
+            step, cursor = found
+            yield step, cursor
+
+    def step_at(self, cursor: Cursor) -> tuple[Step, Cursor] | None:
+        """The step at a cursor and the cursor after it; None at the end of the stream."""
+        ready = self._settled(cursor)
+        if ready is None:
+            return None
+        cursor, playing = ready
+        batches: list[MicroBatch] = []
+        for stream in self._lanes_of_step(cursor):
+            if stream in playing:
+                batches += self._lanes(stream, cursor.places[stream], len(batches))
+            else:
+                batches += self._idle_lanes(stream, len(batches))
+        after = self._advanced(cursor, playing)
+        return Step(cursor.step, with_idle_filled(batches), after.receipt), after
+
+    def advance(self, cursor: Cursor) -> Cursor | None:
+        """The cursor one step on, without laying the step out; None at the end of the stream."""
+        ready = self._settled(cursor)
+        return None if ready is None else self._advanced(*ready)
+
+    def seek(self, step: int, known: Cursor | None = None) -> Cursor:
+        """The cursor of a step: in closed form where every window has the same steps, else from a known cursor on."""
+        cursor = known or self.start()
+        jump = self._closed_form(step)
+        if jump is not None and cursor.step < step:
+            return jump
+        while cursor.step < step:
+            found = self.advance(cursor)
+            if found is None:
+                raise _past_the_end(step, cursor.step)
+            cursor = found
+        if self._settled(cursor) is None:
+            raise _past_the_end(step, cursor.step)
+        return cursor
+
+    def _closed_form(self, step: int) -> Cursor | None:
+        if len(self.streams) > 1:
+            return None
+        stream = self.streams[0]
+        segment = stream.segments[0]
+        rule = segment.rule
+        endless = num_windows(stream) is None and len(stream.segments) == 1 and not segment.excluded
+        if not isinstance(rule, Fixed) or not endless:
+            return None
+        window, inside = divmod(step, segment.window_size // (rule.size * segment.lanes))
+        return Cursor(step, (Place(window, inside),), 0, None)
+
+    def _settled(self, cursor: Cursor) -> tuple[Cursor, tuple[int, ...]] | None:
+        """The cursor moved to where a step really is, and the sub-streams that play in it; None at the end."""
+        places = tuple(self._next_place(i, place) for i, place in enumerate(cursor.places))
+        alive = tuple(i for i, place in enumerate(places) if place is not None)
+        cursor = replace(cursor, places=tuple(n or old for n, old in zip(places, cursor.places, strict=True)))
+        if not alive:
+            return None
+        if self.fuse is None:
+            return cursor, alive
+        while True:
+            turns, _ = blending.resolve(self.fuse, cursor.turn, cursor.turn + _TURNS_AT_A_TIME)
+            (hits,) = np.nonzero(np.isin(turns, alive))
+            if len(hits):
+                cursor = replace(cursor, turn=cursor.turn + int(hits[0]))
+                return cursor, (int(turns[hits[0]]),)
+            cursor = replace(cursor, turn=cursor.turn + _TURNS_AT_A_TIME)
+
+    def _next_place(self, stream: int, place: Place) -> Place | None:
+        """The place itself, or the start of the next window that has a step; None past the last."""
+        last = num_windows(self.streams[stream])
+        while last is None or place.window < last:
+            if place.step < self.window(stream, place.window).num_steps:
+                return place
+            place = Place(place.window + 1, 0)
+        return None
+
+    def _advanced(self, cursor: Cursor, playing: tuple[int, ...]) -> Cursor:
+        receipt = cursor.receipt
+        if receipt is not None:
+            receipt = begin_step(receipt, cursor.step)
+            lane = 0
+            for stream in self._lanes_of_step(cursor):
+                if stream in playing:
+                    place = cursor.places[stream]
+                    window = self.window(stream, place.window)
+                    receipt = fold_lanes(receipt, window, place.step, lane, self.source_hashes[stream])
+                lane += self._num_lanes(stream, cursor.places[stream])
+        places = tuple(
+            Place(place.window, place.step + 1) if i in playing else place for i, place in enumerate(cursor.places)
+        )
+        return Cursor(cursor.step + 1, places, cursor.turn + 1, receipt)
+
+    def _lanes_of_step(self, cursor: Cursor) -> tuple[int, ...]:
+        """The sub-streams that have lanes in the step, in lane order."""
+        if self.fuse is None:
+            return tuple(range(len(self.streams)))
+        turns, _ = blending.resolve(self.fuse, cursor.turn, cursor.turn + 1)
+        return (int(turns[0]),)
+
+    def _num_lanes(self, stream: int, place: Place) -> int:
+        return segment_at(self.streams[stream], place.window).lanes
+
+    def _lanes(self, stream: int, place: Place, first_lane: int) -> list[MicroBatch]:
+        window = self.window(stream, place.window)
+        found = []
+        for lane in range(window.lanes):
+            members = window.members(place.step, lane)
+            lengths = None if window.lengths is None else window.lengths[members]
+            batch = MicroBatch(first_lane + lane, stream, window.picks.take(members), lengths, not len(members))
+            found.append(batch)
+        return found
+
+    def _idle_lanes(self, stream: int, first_lane: int) -> list[MicroBatch]:
+        """The lanes of a zipped sub-stream that has ended before the others."""
+        lanes = self.streams[stream].segments[-1].lanes
+        window = self.window(stream, 0)
+        nothing = window.picks.take(np.empty(0, np.int64))
+        return [MicroBatch(first_lane + lane, stream, nothing, None, True) for lane in range(lanes)]
+
+
+def _past_the_end(step: int, num_steps: int) -> EndOfStreamError:
+    return EndOfStreamError(
+        f"step {step:,} is past the end of the stream",
+        found=f"{num_steps:,} steps in all",
+        expected=f"a step from 0 to {num_steps - 1:,}",
+    )

@@ -1,0 +1,61 @@
+"""The receipt: a 64-bit rolling digest of the planned picks of every step so far.
+
+r' = H(r, step, for each busy lane its number, its count and its picks as (hash of source name, epoch, row), in order).
+Every rank computes it over all lanes, so ranks can compare eight bytes; idle lanes do not enter it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from playhead.order.hashing import fold64
+from playhead.plan.window import Window
+from playhead.seeds import fold
+from playhead.types import IntArray, UIntArray, kernel
+
+START = 0
+
+
+def begin_step(receipt: int, step: int) -> int:
+    return fold(receipt, step)
+
+
+def fold_lanes(receipt: int, window: Window, step: int, first_lane: int, source_hashes: UIntArray) -> int:
+    """Extend the receipt by the lanes of one planned step, numbered from `first_lane`."""
+    at = step * window.lanes
+    starts = window.groups.starts[at : at + window.lanes + 1]
+    picks = window.picks
+    folded = _fold(
+        np.uint64(receipt),
+        first_lane,
+        starts,
+        window.groups.members,
+        source_hashes,
+        picks.source,
+        picks.epoch,
+        picks.row,
+    )
+    return int(folded)
+
+
+@kernel
+def _fold(
+    receipt: np.uint64,
+    first_lane: int,
+    starts: IntArray,
+    members: IntArray,
+    hashes: UIntArray,
+    source: IntArray,
+    epoch: IntArray,
+    row: IntArray,
+) -> np.uint64:
+    for lane in range(len(starts) - 1):
+        count = starts[lane + 1] - starts[lane]
+        if count == 0:
+            continue
+        receipt = fold64(fold64(receipt, np.uint64(first_lane + lane)), np.uint64(count))
+        for i in range(starts[lane], starts[lane + 1]):
+            sample = members[i]
+            pick = fold64(fold64(hashes[source[sample]], np.uint64(epoch[sample])), np.uint64(row[sample]))
+            receipt = fold64(receipt, pick)
+    return receipt

@@ -1,0 +1,130 @@
+"""Stretches of the stream under unchanged rules, and which draws each window of them covers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from playhead.errors import EndOfStreamError
+from playhead.order.picks import Piece, counters_at
+from playhead.order.walk import Walk
+from playhead.plan.rules import Rule
+from playhead.types import IntArray, LengthArray
+
+LengthsOf = Callable[[IntArray], LengthArray]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """From `first_window` (which begins at `first_draw` and delivers `first_step`) on, until the next segment.
+
+    `excluded` holds the rows, by source, whose draws yield no sample.
+    """
+
+    first_window: int
+    first_step: int
+    first_draw: int
+    pieces: tuple[Piece, ...]
+    window_size: int
+    lanes: int
+    balance: int
+    rule: Rule
+    excluded: dict[int, IntArray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One sub-stream: its sources, and its segments in order.
+
+    `lengths_of[s]` and `outputs_of[s]` look lengths of rows of source s up; None where a source has none.
+    """
+
+    name: str
+    seed: int
+    source_names: tuple[str, ...]
+    walks: tuple[Walk, ...]
+    lengths_of: tuple[LengthsOf | None, ...]
+    outputs_of: tuple[LengthsOf | None, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def in_order(self) -> bool:
+        return all(walk.shuffle == "none" for walk in self.walks)
+
+
+def segment_at(stream: Stream, window: int) -> Segment:
+    starts = [segment.first_window for segment in stream.segments]
+    return stream.segments[bisect_right(starts, window) - 1]
+
+
+def window_draws(segment: Segment, window: int) -> tuple[int, int]:
+    """The draws [first, stop) of a window. Law: windows are contiguous, and none crosses a pass or the end."""
+    nth = window - segment.first_window
+    size = segment.window_size
+    start = segment.first_draw
+    end = _pass_end(segment)
+    in_first_pass = None if end is None else -(-(end - start) // size)
+    pass_draws = segment.pieces[0].blend.pass_draws
+    if pass_draws and in_first_pass is not None and nth >= in_first_pass:
+        assert end is not None
+        passes, nth = divmod(nth - in_first_pass, -(-pass_draws // size))
+        start = end + passes * pass_draws
+        end = start + pass_draws
+    stop = segment.pieces[-1].stop_draw
+    first = start + nth * size
+    if stop is not None and first >= stop:
+        raise EndOfStreamError(f"window {window} is past the end of the stream", expected=f"draws below {stop:,}")
+    return first, first + size if end is None else min(first + size, end)
+
+
+def num_windows(stream: Stream) -> int | None:
+    """How many windows there are; None for an endless stream."""
+    segment = stream.segments[-1]
+    stop, end = segment.pieces[-1].stop_draw, _pass_end(segment)
+    if stop is None or end is None:
+        return None
+    size = segment.window_size
+    count = segment.first_window + -(-(end - segment.first_draw) // size)
+    pass_draws = segment.pieces[0].blend.pass_draws
+    if pass_draws:
+        count += (stop - end) // pass_draws * -(-pass_draws // size)
+    return count
+
+
+def amended(stream: Stream, window: int, first_step: int, **changes: object) -> Stream:
+    """The stream with a new segment from `window` on, in which the given fields of `Segment` are others.
+
+    Draws go on where they were; new `pieces` must begin at that draw with `counters_before(stream, window)`.
+    """
+    current = segment_at(stream, window)
+    first_draw, _ = window_draws(current, window)
+    segment = replace(
+        current, first_window=window, first_step=first_step, first_draw=first_draw, **changes  # type: ignore[arg-type]
+    )
+    kept = tuple(old for old in stream.segments if old.first_window < window)
+    return replace(stream, segments=(*kept, segment))
+
+
+def counters_before(stream: Stream, window: int) -> IntArray:
+    """The draw counter of every source where a window begins."""
+    segment = segment_at(stream, window)
+    draw, _ = window_draws(segment, window)
+    starts = [piece.first_draw for piece in segment.pieces]
+    return counters_at(segment.pieces[bisect_right(starts, draw) - 1], draw)
+
+
+def present(segment: Segment, source: IntArray, row: IntArray) -> IntArray:
+    """The positions of draws that yield a sample: those of excluded rows are holes."""
+    keep = np.ones(len(source), np.bool_)
+    for excluded_source, rows in segment.excluded.items():
+        keep &= ~((source == excluded_source) & np.isin(row, rows))
+    return np.flatnonzero(keep)
+
+
+def _pass_end(segment: Segment) -> int | None:
+    """Where the pass under way at the segment's first draw ends: the end of the stream where there are no passes."""
+    first = segment.pieces[0]
+    return first.pass_end(segment.first_draw) if first.blend.pass_draws else segment.pieces[-1].stop_draw

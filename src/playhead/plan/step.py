@@ -1,0 +1,53 @@
+"""A step: one micro-batch per lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from playhead.order.picks import Picks
+from playhead.types import IntArray
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one rank feeds to one forward pass. `stream` says which sub-stream the picks' sources belong to.
+
+    An idle one repeats the step's smallest real one, to be fed with weight 0.
+    """
+
+    lane: int
+    stream: int
+    picks: Picks
+    lengths: IntArray | None
+    idle: bool = False
+
+    @property
+    def num_samples(self) -> int:
+        """The samples that count: none where the lane is idle."""
+        return 0 if self.idle else len(self.picks)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step, and the receipt after it (None where the way here was skipped)."""
+
+    number: int
+    micro_batches: tuple[MicroBatch, ...]
+    receipt: int | None
+
+
+def with_idle_filled(found: list[MicroBatch]) -> tuple[MicroBatch, ...]:
+    """Give every idle lane the smallest real micro-batch of the step."""
+    busy = [batch for batch in found if not batch.idle]
+    smallest = min(busy, key=_size)
+    return tuple(
+        batch if not batch.idle else MicroBatch(batch.lane, smallest.stream, smallest.picks, smallest.lengths, True)
+        for batch in found
+    )
+
+
+def _size(batch: MicroBatch) -> tuple[int, int, int]:
+    total = 0 if batch.lengths is None else int(np.sum(batch.lengths))
+    return len(batch.picks), total, batch.lane
