@@ -1,1 +1,64 @@
-"""Playhead: training data as a pure function of (recipe, step)."""
+"""Playhead: training data as a pure function of (recipe, step).
+
+Names are imported when first used, so that `import playhead` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playhead.errors import (
+        DataError,
+        EndOfStreamError,
+        NotPreparedError,
+        PlayheadError,
+        PrepareError,
+        RecipeError,
+        WorldSizeError,
+    )
+    from playhead.feed import open_plan
+    from playhead.prepare import prepare as prepare_recipe
+    from playhead.recipe.values import Recipe
+
+__version__: str
+
+__all__ = [
+    "DataError",
+    "EndOfStreamError",
+    "NotPreparedError",
+    "PlayheadError",
+    "PrepareError",
+    "Recipe",
+    "RecipeError",
+    "WorldSizeError",
+    "__version__",
+    "open_plan",
+    "prepare_recipe",
+]
+
+# A function called `prepare` would hide behind the folder of that name as soon as anything imports the folder.
+_HOMES = {
+    "Recipe": ("playhead.recipe.values", "Recipe"),
+    "open_plan": ("playhead.feed", "open_plan"),
+    "prepare_recipe": ("playhead.prepare", "prepare"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("playhead")
+    elif name in __all__:
+        home, its_name = _HOMES.get(name, ("playhead.errors", name))
+        value = getattr(import_module(home), its_name)
+    else:
+        raise AttributeError(f"module 'playhead' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

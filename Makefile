@@ -1,0 +1,48 @@
+# Two commands on a fresh machine with Python and make: `make demo` and `make test`.
+# Both share the virtual environment in .venv; set-up runs once, and again when pyproject.toml changes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.installed-core
+TEST := $(VENV)/.installed-test
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: demo test test-full lint bench
+
+demo: $(CORE)
+	@$(BIN)/playhead demo
+
+test: lint
+	@$(BIN)/python -m pytest -m "not full"
+
+# Exit code 5 says that no test is marked `full` yet.
+test-full: $(TEST)
+	@$(BIN)/python -m pytest -m full || test $$? -eq 5
+
+lint: $(TEST)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(CORE)
+	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "Playhead needs Python 3.10 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  rm -rf $(VENV); echo "Could not make a virtual environment; on Debian: apt install python3-venv" >&2; exit 1; }
+
+$(CORE): pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "Installing Playhead into $(VENV) ..."
+	@$(PIP) install -e .
+	@touch $@
+
+# The test extra contains the core, so either order of `make demo` and `make test` installs everything once.
+$(TEST): pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "Installing Playhead and its test tools into $(VENV) ..."
+	@$(PIP) install -e '.[test]'
+	@touch $(CORE) $@

@@ -1,0 +1,5 @@
+"""`python -m playhead`."""
+
+from playhead.cli import main
+
+main()

@@ -1,0 +1,11 @@
+"""The `playhead` command.
+
+Comes in: words from a terminal. Goes out: calls to the library, results on stdout, and on stderr errors as letters.
+Each command is one thin file here that imports what it needs inside its function, so that `playhead --help` is quick.
+"""
+
+from __future__ import annotations
+
+from playhead.cli.app import main
+
+__all__ = ["main"]
