@@ -131,7 +131,7 @@ def _fill(
 ) -> None:
     num_members = len(cumulative) - 1
     stop = first + len(members)
-    deck = np.empty(block, np.int32)
+    deck = np.empty(block, np.int64)
     count = np.empty(num_members, np.int64)
     draw = first
     while draw < stop:

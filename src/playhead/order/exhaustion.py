@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from playhead.order import blend as blending
 from playhead.order.blend import Blend
 from playhead.order.picks import Piece, counters_at
@@ -17,7 +15,7 @@ from playhead.types import IntArray
 
 @dataclass(frozen=True)
 class Mixture:
-    """Who is blended, and how: sources of the stream, their weights and their rows. `key`: of (seed, "blend", segment)."""
+    """Who is blended, and how: sources of the stream, their weights and rows, and the key of the blend."""
 
     members: IntArray
     weights: tuple[Fraction, ...]

@@ -22,7 +22,8 @@ class Walk:
     """The rows of a source and its kind of shuffle: none, global or shards.
 
     `key` is the key of (seed, "shuffle", source name). With `shards`, groups of `group` shards (in an order
-    permuted per epoch) are shuffled inside, so at most 2 * group shards are in use at a time.
+    permuted per epoch) are shuffled inside, so at most 2 * group shards are in use at a time. `first_row` is not 0
+    where a sub-stream walks a part of the source.
     """
 
     num_rows: int
@@ -30,6 +31,7 @@ class Walk:
     key: int
     shard_rows: IntArray = field(default_factory=lambda: _NO_SHARDS)
     group: int = 1
+    first_row: int = 0
 
 
 def rows_between(walk: Walk, first: int, stop: int) -> tuple[IntArray, IntArray]:
@@ -40,22 +42,23 @@ def rows_between(walk: Walk, first: int, stop: int) -> tuple[IntArray, IntArray]
     draws = np.arange(first, stop, dtype=np.int64)
     epochs = draws // walk.num_rows
     if walk.shuffle == "none":
-        return epochs, draws % walk.num_rows
+        return epochs, draws % walk.num_rows + walk.first_row
     rows = np.empty(len(draws), np.int64)
     if walk.shuffle == "global":
         _fill_global(np.uint64(walk.key), walk.num_rows, first, rows)
-        return epochs, rows
+        return epochs, rows + walk.first_row
     for epoch in range(first // walk.num_rows, -(-stop // walk.num_rows)):
         start = max(first, epoch * walk.num_rows)
         end = min(stop, (epoch + 1) * walk.num_rows)
         places = np.arange(start, end, dtype=np.int64) - epoch * walk.num_rows
         rows[start - first : end - first] = _shard_rows_at(walk, epoch, places)
-    return epochs, rows
+    return epochs, rows + walk.first_row
 
 
 def draw_of(walk: Walk, epoch: int, row: int) -> int:
     """The draw that gives `row` in `epoch`: the inverse of `rows_between`."""
     start = epoch * walk.num_rows
+    row -= walk.first_row
     if walk.shuffle == "none":
         return start + row
     if walk.shuffle == "global":

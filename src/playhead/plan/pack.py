@@ -57,7 +57,7 @@ def pack(lengths: IntArray, max_length: int) -> tuple[IntArray, int]:
 
 @kernel
 def _lowest_bit(word: np.uint64) -> int:
-    return _BIT_OF[((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58)]  # type: ignore[no-any-return]
+    return _BIT_OF[((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58)]
 
 
 @kernel

@@ -15,6 +15,7 @@ import numpy as np
 from playhead.errors import EndOfStreamError
 from playhead.order import blend as blending
 from playhead.order.blend import Blend
+from playhead.order.picks import Picks
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.receipt import START, begin_step, fold_lanes
 from playhead.plan.rules import Fixed
@@ -179,8 +180,7 @@ class Plan:
     def _idle_lanes(self, stream: int, first_lane: int) -> list[MicroBatch]:
         """The lanes of a zipped sub-stream that has ended before the others."""
         lanes = self.streams[stream].segments[-1].lanes
-        window = self.window(stream, 0)
-        nothing = window.picks.take(np.empty(0, np.int64))
+        nothing = Picks(*(np.empty(0, np.int64) for _ in range(3)))
         return [MicroBatch(first_lane + lane, stream, nothing, None, True) for lane in range(lanes)]
 
 

@@ -1,0 +1,9 @@
+"""Step -> this rank: which lanes are ours, and who we are.
+
+In: lanes, rank and world size. Out: the lanes of a rank. The one look at torch, jax or the environment is here.
+"""
+
+from playhead.deal.identity import Identity, identify
+from playhead.deal.lanes import check_world, lanes_of_rank, worlds_that_fit
+
+__all__ = ["Identity", "check_world", "identify", "lanes_of_rank", "worlds_that_fit"]

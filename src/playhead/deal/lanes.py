@@ -1,0 +1,38 @@
+"""Lanes dealt to ranks."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from playhead.errors import WorldSizeError
+
+
+def lanes_of_rank(rank: int, world_size: int, lanes: int) -> range:
+    """Rank r takes lanes r, r + world, ... of every step.
+
+    Law: over all ranks every lane is taken once, and every rank takes as many.
+    """
+    check_world(rank, world_size, lanes)
+    return range(rank, lanes, world_size)
+
+
+def worlds_that_fit(lanes: int, lanes_done: int = 0) -> list[int]:
+    """The world sizes that can deliver the rest of a step of which `lanes_done` lanes are done."""
+    common = gcd(lanes, lanes_done)
+    return [world for world in range(1, common + 1) if common % world == 0]
+
+
+def check_world(rank: int, world_size: int, lanes: int) -> None:
+    if world_size < 1 or not 0 <= rank < world_size:
+        raise WorldSizeError(
+            f"rank {rank} of {world_size} ranks does not exist",
+            expected="a world size of at least 1 and a rank from 0 to world size - 1",
+        )
+    if lanes % world_size:
+        multiple = -(-lanes // world_size) * world_size
+        raise WorldSizeError(
+            f"{world_size} ranks cannot share {lanes} lanes evenly",
+            found=f"world_size {world_size}, lanes {lanes}",
+            expected=f"a world size that divides {lanes}: {', '.join(map(str, worlds_that_fit(lanes)))}",
+            fix=f"run on one of those, or start a new run with `lanes: {multiple}` in the recipe",
+        )

@@ -1,0 +1,157 @@
+"""The recipe's batching resolved to a rule in whole units, and the default size of a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
+
+from playhead.errors import RecipeError
+from playhead.index.histogram import Histogram, bounds, lower_bounds
+from playhead.plan import rules
+from playhead.plan.rules import Rule, effective
+from playhead.recipe.tree import Leaf
+from playhead.recipe.units import ceil_div, in_units
+from playhead.recipe.values import Bucket, Budget, Fixed, Pack
+
+MIN_STEPS = 200
+MIN_BATCHES_PER_BUCKET = 50
+LARGEST_WINDOW = 1 << 22
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The lengths of what a sub-stream draws: per histogram bin, the chance of a draw and its expected length.
+
+    Sums run left to right (cumsum), so every platform rounds alike.
+    """
+
+    chance: FloatArray
+    length: FloatArray
+    longest: int
+
+    @property
+    def mean(self) -> float:
+        return float(np.cumsum(self.length)[-1])
+
+
+def profile(histograms: list[Histogram], shares: list[float], longest: int) -> Profile:
+    """The blend of the sources' histograms."""
+    chance = np.zeros(len(histograms[0].counts))
+    length = np.zeros(len(histograms[0].counts))
+    for histogram, share in zip(histograms, shares, strict=True):
+        chance += histogram.counts * (share / histogram.num_rows)
+        length += histogram.sums * (share / histogram.num_rows)
+    return Profile(chance, length, longest)
+
+
+def default_balance(lanes: int) -> int:
+    return gcd(lanes, 8)
+
+
+def resolve_rule(leaf: Leaf, inputs: Profile | None, outputs: Profile | None) -> Rule:
+    """The batching of a sub-stream, of which `leaf` is one source, in whole units, bucket edges included."""
+    batching, where, unit, limit = leaf.batching, leaf.batching_path, leaf.unit, leaf.limit
+    if isinstance(batching, Fixed):
+        return rules.Fixed(batching.size, limit, batching.overlong)
+    if isinstance(batching, Pack):
+        assert limit is not None
+        return rules.Pack(limit, batching.overlong)
+    quadratic = 0 if batching.quadratic is None else in_units(batching.quadratic, unit, f"{where}.quadratic")
+    if isinstance(batching, Budget):
+        assert limit is not None
+        budget = in_units(batching.budget, unit, f"{where}.budget")
+        return rules.Budget(budget, limit, quadratic, batching.overlong)
+    assert inputs is not None
+    edges, output_edges = _bucket_edges(batching, inputs, outputs, leaf)
+    sizes = _bucket_sizes(batching, edges, quadratic, leaf)
+    return rules.Bucket(tuple(edges), sizes, output_edges, quadratic, batching.overlong)
+
+
+def window_size(rule: Rule, lanes: int, inputs: Profile | None) -> int:
+    """The default: 200 steps, and 50 full micro-batches in every bucket that is not empty, at most 2^22 draws."""
+    if isinstance(rule, rules.Fixed):
+        unit = rule.size * lanes
+        wanted = MIN_STEPS * unit
+    else:
+        assert inputs is not None
+        unit = lanes
+        wanted = int(_draws_for(rule, lanes, inputs))
+    return max(unit, min(ceil_div(wanted, unit), LARGEST_WINDOW // unit) * unit)
+
+
+def _draws_for(rule: rules.Budget | rules.Bucket | rules.Pack, lanes: int, inputs: Profile) -> float:
+    if isinstance(rule, rules.Pack):
+        return MIN_STEPS * lanes * max(1.0, rule.max_length / max(inputs.mean, 1.0))
+    if isinstance(rule, rules.Budget):
+        mean = int(effective(rule, np.array([max(1, round(inputs.mean))]))[0])
+        return MIN_STEPS * lanes * max(1.0, rule.budget / mean)
+    chances = bucket_chances(rule, inputs)
+    filled = [(chance, size) for chance, size in zip(chances, rule.sizes, strict=True) if chance > 0]
+    batches_per_draw = 0.0
+    for chance, size in filled:
+        batches_per_draw += chance / size
+    full = max(MIN_BATCHES_PER_BUCKET * size / chance for chance, size in filled)
+    return max(MIN_STEPS * lanes / batches_per_draw, full)
+
+
+def bucket_chances(rule: rules.Bucket, inputs: Profile) -> list[float]:
+    """The chance that a draw falls into each bucket; two-dimensional buckets share their input range evenly."""
+    distinct = sorted(set(rule.edges))
+    cumulative = np.concatenate(([0.0], np.cumsum(inputs.chance)))
+    ends = cumulative[np.searchsorted(lower_bounds(), distinct, side="right")]
+    ends[-1] = cumulative[-1]
+    by_edge = dict(zip(distinct, np.diff(np.concatenate(([0.0], ends))), strict=True))
+    return [float(by_edge[edge]) / rule.edges.count(edge) for edge in rule.edges]
+
+
+def _bucket_edges(
+    batching: Bucket, inputs: Profile, outputs: Profile | None, leaf: Leaf
+) -> tuple[list[int], tuple[int, ...] | None]:
+    where = f"{leaf.batching_path}.edges"
+    if isinstance(batching.num, int):
+        return _equal_length_edges(inputs, batching.num), None
+    if batching.num is not None:
+        assert outputs is not None
+        num_inputs, num_outputs = batching.num
+        output_edges = _equal_length_edges(outputs, num_outputs)
+        pairs = [(a, b) for a in _equal_length_edges(inputs, num_inputs) for b in output_edges]
+        return [a for a, _ in pairs], tuple(b for _, b in pairs)
+    edges, ends = [], []
+    for edge in batching.edges or ():
+        first, *second = edge if isinstance(edge, tuple) else (edge,)
+        edges.append(in_units(first, leaf.unit, where))
+        ends += [in_units(end, leaf.output_unit, where) for end in second]
+    return edges, tuple(ends) or None
+
+
+def _equal_length_edges(lengths: Profile, num: int) -> list[int]:
+    """The upper edges of `num` buckets of equal total length; fewer where lengths do not differ enough."""
+    cumulative = np.cumsum(lengths.length)
+    targets = [cumulative[-1] * (k / num) for k in range(1, num)]
+    edges = {bounds(int(number))[1] - 1 for number in np.searchsorted(cumulative, targets)}
+    return sorted({edge for edge in edges if edge < lengths.longest} | {lengths.longest})
+
+
+def _bucket_sizes(batching: Bucket, edges: list[int], quadratic: int, leaf: Leaf) -> tuple[int, ...]:
+    """A bucket's size as given, or as many samples of its longest length as the budget holds."""
+    where = leaf.batching_path
+    if isinstance(batching.size, list):
+        if len(batching.size) != len(edges):
+            raise RecipeError(
+                f"{where}.size: there must be one size for each bucket",
+                found=f"{len(batching.size)} sizes",
+                expected=f"{len(edges)}: the lengths give buckets up to {', '.join(map(str, edges))}",
+                fix="give one size for all, or a budget",
+            )
+        return tuple(batching.size)
+    if batching.size is not None:
+        return (batching.size,) * len(edges)
+    assert batching.budget is not None
+    budget = in_units(batching.budget, leaf.unit, f"{where}.budget")
+    rule = rules.Bucket(tuple(edges), (), None, quadratic)
+    return tuple(max(1, budget // int(cost)) for cost in effective(rule, np.array(edges)))

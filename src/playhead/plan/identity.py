@@ -1,0 +1,64 @@
+"""The plan's fingerprint: everything that decides the stream, and nothing that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playhead.fingerprint import digest
+from playhead.index.table import Table
+from playhead.order.blend import Blend
+from playhead.plan.segments import Segment, Stream
+
+# Changing what any plan contains means raising this, in the same commit as the golden orders.
+PLAN_VERSION = 1
+
+
+def fingerprint(streams: tuple[Stream, ...], fuse: Blend | None, tables: list[list[Table]]) -> str:
+    """Equal where plans are equal. Paths, marks, stores, caches and workers are not in it: data may move."""
+    return digest(
+        {
+            "plan_version": PLAN_VERSION,
+            "fuse": None if fuse is None else fuse.shares.tolist(),
+            "streams": [_stream(stream, found) for stream, found in zip(streams, tables, strict=True)],
+        }
+    )
+
+
+def _stream(stream: Stream, tables: list[Table]) -> dict[str, Any]:
+    return {
+        "name": stream.name,
+        "seed": stream.seed,
+        "segments": [_segment(segment) for segment in stream.segments],
+        "sources": [
+            {
+                "name": name,
+                "shuffle": walk.shuffle,
+                "num_rows": walk.num_rows,
+                "first_row": walk.first_row,
+                "lengths": table.lengths_digest,
+                "shards": [walk.group, walk.shard_rows.tolist()] if walk.shuffle == "shards" else None,
+            }
+            for name, walk, table in zip(stream.source_names, stream.walks, tables, strict=True)
+        ],
+    }
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    return {
+        "first_window": segment.first_window,
+        "window_size": segment.window_size,
+        "lanes": segment.lanes,
+        "balance": segment.balance,
+        "rule": [type(segment.rule).__name__, segment.rule],
+        "pieces": [
+            {
+                "first_draw": piece.first_draw,
+                "stop_draw": piece.stop_draw,
+                "members": piece.members.tolist(),
+                "shares": piece.blend.shares.tolist(),
+                "pass_draws": piece.blend.pass_draws,
+            }
+            for piece in segment.pieces
+        ],
+        "excluded": {str(source): rows.tolist() for source, rows in segment.excluded.items()},
+    }

@@ -1,0 +1,177 @@
+"""From a recipe and its prepared sources to the plan. Nothing is read but what the tables map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from playhead.errors import RecipeError
+from playhead.index.table import Table
+from playhead.order.exhaustion import Mixture, pieces_of
+from playhead.order.picks import Piece
+from playhead.order.shares import fixed_point, weighted
+from playhead.order.walk import Walk
+from playhead.plan.batching import Profile, default_balance, profile, resolve_rule, window_size
+from playhead.plan.identity import fingerprint
+from playhead.plan.overlong import check_overlong
+from playhead.plan.parts import shard_ranges
+from playhead.plan.plan import Plan
+from playhead.plan.rules import Rule
+from playhead.plan.segments import Segment, Stream
+from playhead.plan.weights import check_weights, sample_weights
+from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
+from playhead.recipe.values import Recipe
+from playhead.seeds import extend, key
+
+SEGMENT = 0
+
+
+@dataclass(frozen=True)
+class Member:
+    """A source of a sub-stream: its leaf, its table, and how often it is drawn."""
+
+    leaf: Leaf
+    table: Table
+    weight: Fraction
+
+
+def resolve(recipe: Recipe, tables: Mapping[str, Table], world_size: int = 1) -> Plan:
+    """The plan of a recipe's training stream. `world_size` only says whether `lanes` may be left out."""
+    found = branches(recipe)
+    lanes = _lanes(recipe, world_size)
+    if recipe.parts > 1:
+        (branch,) = found
+        streams = tuple(_stream(recipe, branch, tables, lanes // recipe.parts, part) for part in range(recipe.parts))
+    else:
+        streams = tuple(_stream(recipe, branch, tables, branch.lanes or lanes) for branch in found)
+    fuse = None
+    if isinstance(recipe.fuse, dict):
+        weights = [Fraction(str(recipe.fuse[branch.name])) for branch in found]
+        fuse = weighted(weights, key(recipe.seed, "fuse"))
+    return Plan(streams, fuse, fingerprint(streams, fuse, tables_by_stream(streams, found, tables)))
+
+
+def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], world_size: int = 1) -> Plan:
+    """The plan of a named evaluation set: source after source in file order, every row once."""
+    branch = evaluation_branch(recipe, split)
+    members = [Member(leaf, tables[leaf.path], Fraction(1)) for leaf in branch.leaves()]
+    rule, size = _rule_and_window(branch, members, branch.lanes or world_size)
+    pieces = []
+    first = 0
+    for i, member in enumerate(members):
+        base = np.zeros(len(members), np.int64)
+        alone = weighted([Fraction(1)], 0)
+        pieces.append(Piece(first, first + member.table.num_rows, np.array([i]), base, alone))
+        first += member.table.num_rows
+    walks = tuple(Walk(member.table.num_rows, "none", 0) for member in members)
+    stream = _assembled(branch, recipe.seed, members, walks, tuple(pieces), (rule, size, branch.lanes or world_size))
+    return Plan((stream,), None, fingerprint((stream,), None, [[member.table for member in members]]))
+
+
+def tables_by_stream(
+    streams: tuple[Stream, ...], found: tuple[Branch, ...], tables: Mapping[str, Table]
+) -> list[list[Table]]:
+    """The tables of each stream's sources, in their order; all parts share those of the one branch."""
+    chosen = found if len(found) == len(streams) else found * len(streams)
+    return [[tables[leaf.path] for leaf in _by_name(branch)] for branch in chosen]
+
+
+def _by_name(branch: Branch) -> list[Leaf]:
+    return sorted(branch.leaves(), key=lambda leaf: leaf.source.name)
+
+
+def _lanes(recipe: Recipe, world_size: int) -> int:
+    if recipe.lanes is None and world_size > 1:
+        raise RecipeError(
+            "lanes: is missing, and it decides what an optimizer step sees",
+            found=f"{world_size} ranks",
+            expected="the number of micro-batches in a step, a multiple of the number of ranks",
+            fix=f"add `lanes: {world_size}` to the recipe",
+        )
+    return recipe.lanes or 1
+
+
+def _stream(recipe: Recipe, branch: Branch, tables: Mapping[str, Table], lanes: int, part: int | None = None) -> Stream:
+    weights = sample_weights(branch, tables)
+    leaves = _by_name(branch)
+    if recipe.epochs is None:
+        check_weights(branch, [(leaf, weights[leaf.path]) for leaf in leaves])
+    else:
+        weights = {leaf.path: Fraction(tables[leaf.path].num_rows) for leaf in leaves}
+    members = [Member(leaf, tables[leaf.path], weights[leaf.path]) for leaf in leaves]
+    walks = tuple(_walk(recipe, member, part) for member in members)
+    mixture = Mixture(
+        np.arange(len(members)),
+        tuple(member.weight for member in members),
+        np.array([walk.num_rows for walk in walks]),
+        key(recipe.seed, "blend", _stream_name(branch, part), SEGMENT),
+    )
+    pieces = pieces_of(mixture, recipe.exhaustion, recipe.epochs, 0, np.zeros(len(members), np.int64))
+    rule, size = _rule_and_window(branch, members, lanes)
+    return _assembled(branch, recipe.seed, members, walks, pieces, (rule, size, lanes), part)
+
+
+def _assembled(
+    branch: Branch,
+    seed: int,
+    members: list[Member],
+    walks: tuple[Walk, ...],
+    pieces: tuple[Piece, ...],
+    rules: tuple[Rule, int, int],
+    part: int | None = None,
+) -> Stream:
+    rule, size, lanes = rules
+    balance = branch.balance or default_balance(lanes)
+    segment = Segment(0, 0, 0, pieces, size, lanes, balance, rule)
+    return Stream(
+        _stream_name(branch, part),
+        seed,
+        tuple(member.leaf.source.name for member in members),
+        walks,
+        tuple(member.table.lengths_of if member.table.histogram else None for member in members),
+        tuple(member.table.outputs_of if member.table.output_histogram else None for member in members),
+        (segment,),
+    )
+
+
+def _stream_name(branch: Branch, part: int | None) -> str:
+    return branch.name if part is None else f"{branch.name}#{part}"
+
+
+def _walk(recipe: Recipe, member: Member, part: int | None) -> Walk:
+    source, table = member.leaf.source, member.table
+    walk_key = key(recipe.seed, "shuffle", source.name)
+    rows, first_row = table.shard_rows, 0
+    if part is not None:
+        first, stop = shard_ranges(member.leaf, rows, recipe.parts)[part]
+        rows, first_row = rows[first:stop], int(rows[:first].sum())
+        walk_key = extend(walk_key, "part", part)
+    return Walk(int(rows.sum()), source.shuffle, walk_key, rows, source.shuffle_group, first_row)
+
+
+def _rule_and_window(branch: Branch, members: list[Member], lanes: int) -> tuple[Rule, int]:
+    inputs, outputs = _profiles(members)
+    leaf = members[0].leaf
+    rule = resolve_rule(leaf, inputs, outputs)
+    for member in members:
+        check_overlong(member.leaf, member.table)
+    return rule, branch.window_size or window_size(rule, lanes, inputs)
+
+
+def _profiles(members: list[Member]) -> tuple[Profile | None, Profile | None]:
+    shares = [float(share) for share in fixed_point([member.weight for member in members])]
+    total = sum(shares)
+    shares = [share / total for share in shares]
+    tables = [member.table for member in members]
+    inputs = [(t.histogram, t.longest) for t in tables if t.histogram and t.longest]
+    outputs = [(t.output_histogram, t.longest_output) for t in tables if t.output_histogram and t.longest_output]
+    found = [
+        profile([h for h, _ in side], shares, max(longest for _, (_, longest) in side))
+        if len(side) == len(members)
+        else None
+        for side in (inputs, outputs)
+    ]
+    return found[0], found[1]
