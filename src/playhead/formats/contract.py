@@ -1,0 +1,82 @@
+"""What a format is: four functions over shards.
+
+A *shard* is one file of a source, or several that align row by row (a manifest and its tar). Each file that
+rows are found in by byte offset is a *track*; a format may have no track at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from playhead.formats.spec import Spec
+from playhead.recipe.values import Source
+from playhead.types import Array, IntArray, LengthArray, UIntArray
+
+Sample = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The files of one shard by role, in a fixed order; the first names the shard in messages."""
+
+    files: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        return self.files[0][1]
+
+    def path(self, role: str) -> str:
+        return next(path for found, path in self.files if found == role)
+
+
+@dataclass(frozen=True)
+class Means:
+    """How a scan may work. Law: it never changes what the scan finds."""
+
+    chunk_bytes: int = 1 << 19
+    longest_row_bytes: int = 1 << 26
+    indexes_root: str | None = None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a shard, in order: what an index stores of them.
+
+    `offsets` holds the first byte of each row in each track, `ends` the byte after the last row of the chunk;
+    that of the last chunk becomes the shard's sentinel.
+    """
+
+    num_rows: int
+    offsets: Mapping[str, UIntArray] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
+    lengths: LengthArray | None = None
+    outputs: LengthArray | None = None
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    ids: UIntArray | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one shard to read: their numbers in it and, for each track, their (first byte, end) pairs."""
+
+    shard: Shard
+    numbers: IntArray
+    spans: Mapping[str, IntArray]
+
+
+class Format(Protocol):
+    """A kind of file that samples come in."""
+
+    def discover(self, source: Source) -> Sequence[Shard]:
+        """The shards of a source, in a fixed order."""
+
+    def scan(self, shard: Shard, spec: Spec, means: Means) -> Iterator[Chunk]:
+        """The rows of a shard in chunks of bounded memory. Law: row n of every track is the same sample."""
+
+    def read(self, rows: Rows) -> Iterable[Sample]:
+        """The samples, in the order asked for."""
+
+    def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        """The files that may carry an `.idx`, each with the pieces of its offsets, sentinel included."""

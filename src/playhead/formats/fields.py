@@ -1,0 +1,141 @@
+"""The fields a scan asks for, decoded from many JSON lines at once with everything else skipped.
+
+Law: `decode` gives what a Collector fed line by line gives, or None where it cannot promise that; the caller
+then goes line by line, which also finds the line to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from playhead.formats.collect import Collected
+from playhead.formats.lengths import whole_numbers
+from playhead.formats.lines import Lines
+from playhead.formats.spec import Spec
+from playhead.recipe.values import Length
+from playhead.seeds import hash_text
+from playhead.types import Array, LengthArray
+
+_NUMBER = float
+_ID = int | str
+
+
+def fast_decoder(spec: Spec) -> Callable[[Lines], Collected | None] | None:
+    """A decoder for the spec; None where every row must be seen whole."""
+    fields: dict[str, Any] = {match.field: Any for match in spec.matches}
+    fields |= dict.fromkeys(spec.columns, float | None)
+    for length in (spec.length, spec.output_length):
+        if length is not None and (length.function is not None or (length.unit == "bytes" and length.field)):
+            return None
+        if length is not None and length.field is not None:
+            fields[length.field] = _NUMBER
+    if spec.ids is not None:
+        fields[spec.ids] = Any if spec.ids in fields else _ID
+    tree = _tree(fields)
+    if tree is None:
+        return None
+    places: dict[str, str] = {}
+    decoder = msgspec.json.Decoder(_struct(tree, (), (), places))
+    return _Fast(spec, decoder, places).decode
+
+
+class _Fast:
+    def __init__(self, spec: Spec, decoder: msgspec.json.Decoder[Any], places: dict[str, str]) -> None:
+        self._spec = spec
+        self._decoder = decoder
+        self._getters = {field: attrgetter(place) for field, place in places.items()}
+        self._matches = [(match.column, match.field, match.compile()) for match in spec.matches]
+
+    def decode(self, lines: Lines) -> Collected | None:
+        if not self._getters:
+            rows: list[Any] = []
+        elif not lines.regular:
+            return None
+        else:
+            try:
+                rows = self._decoder.decode_lines(lines.data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return None
+            if len(rows) != lines.starts.size:
+                return None
+        return self._columns(rows, lines)
+
+    def _columns(self, rows: list[Any], lines: Lines) -> Collected | None:
+        spec = self._spec
+        lengths = self._length(spec.length, rows, lines)
+        outputs = self._length(spec.output_length, rows, lines)
+        if (lengths is None and spec.length is not None) or (outputs is None and spec.output_length is not None):
+            return None
+        columns: dict[str, Array] = {}
+        try:
+            for name in spec.columns:
+                values = np.array(list(map(self._getters[name], rows)), dtype=np.float64)
+                with np.errstate(over="ignore"):
+                    columns[name] = values.astype(np.float32)
+            for column, field, accepts in self._matches:
+                found: Iterable[Any] = map(self._getters[field], rows)
+                columns[column] = np.fromiter(map(accepts, found), dtype=np.uint8, count=len(rows))
+            ids = None
+            if spec.ids is not None:
+                texts: Iterable[str] = map(_text, map(self._getters[spec.ids], rows))
+                ids = np.fromiter(map(hash_text, texts), dtype=np.uint64, count=len(rows))
+        except (TypeError, ValueError, OverflowError):
+            return None
+        return Collected(lengths, outputs, columns, ids)
+
+    def _length(self, length: Length | None, rows: list[Any], lines: Lines) -> LengthArray | None:
+        if length is None:
+            return None
+        if length.field is None:
+            sizes = lines.ends - lines.starts
+            return sizes.astype(np.uint32)
+        values = np.fromiter(map(self._getters[length.field], rows), dtype=np.float64, count=len(rows))
+        return whole_numbers(values, length.unit)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise TypeError
+    return str(value)
+
+
+def _tree(fields: dict[str, Any]) -> dict[str, Any] | None:
+    """Dotted names as nested dictionaries; None where one name is inside another."""
+    tree: dict[str, Any] = {}
+    for field, kind in fields.items():
+        *outer, last = field.split(".")
+        here = tree
+        for part in outer:
+            here = here.setdefault(part, {})
+            if not isinstance(here, dict):
+                return None
+        if last in here:
+            return None
+        here[last] = kind
+    return tree
+
+
+def _struct(tree: dict[str, Any], names: tuple[str, ...], place: tuple[str, ...], places: dict[str, str]) -> Any:
+    """A struct with just these fields. A field that may be missing has a default; a required one has none."""
+    fields: list[Any] = []
+    rename: dict[str, str] = {}
+    for i, (name, kind) in enumerate(tree.items()):
+        attribute = f"f{i}"
+        rename[attribute] = name
+        here = ((*names, name), (*place, attribute))
+        if isinstance(kind, dict):
+            inner = _struct(kind, *here, places)
+            optional = all(field.default is not msgspec.NODEFAULT for field in msgspec.structs.fields(inner))
+            default = msgspec.field(default=inner()) if optional else msgspec.NODEFAULT
+            fields.append((attribute, inner, default) if optional else (attribute, inner))
+            continue
+        places[".".join(here[0])] = ".".join(here[1])
+        required = kind is _NUMBER or kind == _ID
+        fields.append((attribute, kind) if required else (attribute, kind, None))
+    # Required fields may follow optional ones only as keywords.
+    return msgspec.defstruct("Fields", fields, rename=rename, kw_only=True, frozen=True, gc=False)

@@ -1,0 +1,79 @@
+"""From what a file says to whole-number lengths: one value at a time with a letter, or many at once.
+
+Law: `whole_numbers` gives what `whole_number` gives for each value, or None where one of them would be refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from playhead.errors import DataError, RecipeError
+from playhead.recipe.units import LARGEST_LENGTH, milliseconds
+from playhead.recipe.values import Length, Unit
+from playhead.types import LengthArray
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda _: "nothing"})()
+
+_EXPECTED = {
+    "tokens": "a whole number of tokens, 0 or more",
+    "seconds": "a number of seconds, 0 or more",
+    "bytes": "a whole number of bytes, 0 or more",
+}
+
+
+def whole_number(value: Any, unit: Unit, what: str, where: str) -> int:
+    """A length as the plan counts it: tokens and bytes as they are, seconds in milliseconds."""
+    bad = isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0
+    if bad or (unit != "seconds" and value != int(value)):
+        raise DataError(f"{where}: {what} is not a length", found=_shown(value), expected=_EXPECTED[unit])
+    # Far beyond the limit a float has no exact milliseconds, and needs none to be refused.
+    whole = milliseconds(value) if unit == "seconds" and value < LARGEST_LENGTH else int(value)
+    if whole > LARGEST_LENGTH:
+        raise DataError(
+            f"{where}: {what} is too long",
+            found=_shown(value),
+            expected=f"at most {LARGEST_LENGTH:,} {'milliseconds' if unit == 'seconds' else unit}",
+        )
+    return max(whole, 0)
+
+
+def whole_numbers(values: npt.NDArray[np.float64], unit: Unit) -> LengthArray | None:
+    """The same for many values at once; None if any must be refused."""
+    if unit == "seconds":
+        with np.errstate(invalid="ignore"):
+            whole = np.ceil(values * 1000 - 1e-6)
+        good = (values >= 0) & (whole <= LARGEST_LENGTH)
+        whole = np.maximum(whole, 0)
+    else:
+        whole = values
+        good = (values >= 0) & (values <= LARGEST_LENGTH) & (np.floor(values) == values)
+    return whole.astype(np.uint32) if bool(good.all()) else None
+
+
+def length_function(length: Length) -> Callable[[Any], Any]:
+    """The user's function behind "package.module:function"."""
+    assert length.function is not None
+    module, _, name = length.function.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise RecipeError(
+            f'length function "{length.function}" cannot be found',
+            found=str(error),
+            expected='"package.module:function", importable where playhead runs',
+        ) from error
+    result: Callable[[Any], Any] = found
+    return result
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

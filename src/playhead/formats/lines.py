@@ -1,0 +1,115 @@
+"""Where the rows of a text file are: a compiled scan for newlines, eight bytes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from playhead.errors import DataError
+from playhead.formats.contract import Means
+from playhead.store import LocalFile
+from playhead.types import IntArray, kernel
+
+BOM = b"\xef\xbb\xbf"
+ByteArray = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Whole lines of a file: `data` starts at byte `base`; rows are the lines that are not blank.
+
+    `starts` and `ends` bound each row inside `data`, without the white space after it. `regular` says that
+    every row starts with { and ends with }: then no object can reach over a line end.
+    """
+
+    data: bytes
+    base: int
+    first_line: int
+    num_lines: int
+    starts: IntArray
+    ends: IntArray
+    regular: bool
+
+
+@kernel
+def _find_rows(data: ByteArray, starts: IntArray, ends: IntArray) -> tuple[int, int, bool]:
+    """Fill in the rows of whole lines. Returns the number of rows and of lines, and whether all are regular."""
+    num_rows = 0
+    num_lines = 0
+    regular = True
+    line = 0
+    size = data.size
+    words = data[: size // 8 * 8].view(np.uint64)
+    newlines = np.uint64(0x0A0A0A0A0A0A0A0A)
+    ones = np.uint64(0x0101010101010101)
+    tops = np.uint64(0x8080808080808080)
+    for word in range(words.size + 1):
+        if word * 8 + 8 < size:
+            value = words[word] ^ newlines
+            if (value - ones) & ~value & tops == np.uint64(0):
+                continue
+        for position in range(word * 8, min(word * 8 + 8, size)):
+            if data[position] != 10 and position != size - 1:
+                continue
+            # The last line of a file may lack its newline.
+            end = position if data[position] == 10 else position + 1
+            while end > line and (data[end - 1] == 32 or data[end - 1] == 13 or data[end - 1] == 9):
+                end -= 1
+            num_lines += 1
+            if end > line:
+                starts[num_rows] = line
+                ends[num_rows] = end
+                num_rows += 1
+                regular = regular and data[line] == 123 and data[end - 1] == 125
+            line = position + 1
+    return num_rows, num_lines, regular
+
+
+def read_lines(file: LocalFile, means: Means) -> Iterator[Lines]:
+    """The file as runs of whole lines. Law: the runs' bytes, end to end, are the file after its byte order mark."""
+    base = len(BOM) if file.read(0, len(BOM)) == BOM else 0
+    line = 1
+    want = means.chunk_bytes
+    find = _Finder()
+    while base < file.size:
+        data = file.read(base, min(want, file.size - base))
+        if not data:
+            raise DataError(f"{file.path}: became shorter while it was read", fix="run it again when it is complete")
+        if base + len(data) < file.size:
+            cut = data.rfind(b"\n") + 1
+            if cut == 0:
+                want = _larger(want, file, base, means)
+                continue
+            data = data[:cut]
+        lines = find.rows(data, base, line)
+        yield lines
+        want = means.chunk_bytes
+        base += len(data)
+        line += lines.num_lines
+
+
+class _Finder:
+    """Room for the rows of a run, kept from run to run: a row takes two bytes at least."""
+
+    def __init__(self) -> None:
+        self._room = np.empty((2, 0), dtype=np.int64)
+
+    def rows(self, data: bytes, base: int, first_line: int) -> Lines:
+        if self._room.shape[1] < len(data) // 2 + 1:
+            self._room = np.empty((2, len(data) // 2 + 1), dtype=np.int64)
+        starts, ends = self._room
+        num_rows, num_lines, regular = _find_rows(np.frombuffer(data, dtype=np.uint8), starts, ends)
+        return Lines(data, base, first_line, num_lines, starts[:num_rows].copy(), ends[:num_rows].copy(), regular)
+
+
+def _larger(want: int, file: LocalFile, base: int, means: Means) -> int:
+    if want >= means.longest_row_bytes:
+        raise DataError(
+            f"{file.path}: a line longer than {want / 2**20:,.0f} MB at byte {base:,}",
+            expected="JSON Lines: one object a line",
+            fix="if the file is right, raise the memory per worker (--memory)",
+        )
+    return min(want * 4, means.longest_row_bytes)

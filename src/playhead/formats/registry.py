@@ -1,0 +1,84 @@
+"""Formats by name: ours, those of other packages (entry points), and those a program registers itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from playhead.errors import RecipeError
+from playhead.formats.contract import Format
+from playhead.recipe.values import Source
+
+ENTRY_POINTS = "playhead.formats"
+_OURS = ("playhead.formats.jsonl", "playhead.formats.webdataset")
+
+F = TypeVar("F", bound=Callable[[], Format])
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A format under its name, with the file extensions it is assumed for and the id its samples always have."""
+
+    name: str
+    format: Format
+    extensions: tuple[str, ...] = ()
+    default_id: str | None = None
+
+
+_known: dict[str, Registered] = {}
+
+
+def register(name: str, *, extensions: tuple[str, ...] = (), default_id: str | None = None) -> Callable[[F], F]:
+    """Make a class a format. Another package names the module that does so in the group `playhead.formats`."""
+
+    def add(kind: F) -> F:
+        _known[name] = Registered(name, kind(), extensions, default_id)
+        return kind
+
+    return add
+
+
+def format_of(source: Source, path: str) -> Registered:
+    """The format a source names, or the one its files' extension tells; `path` is its place in the recipe."""
+    if source.format is None:
+        return _infer(source, path)
+    if source.format not in _known:
+        _load_all()
+    if source.format in _known:
+        return _known[source.format]
+    near = get_close_matches(source.format, _known, n=1)
+    raise RecipeError(
+        f'{path}.format: there is no format "{source.format}"',
+        expected=f"one of: {', '.join(sorted(_known))}",
+        fix=f'did you mean "{near[0]}"?' if near else None,
+    )
+
+
+def _infer(source: Source, path: str) -> Registered:
+    _load_all()
+    patterns = [source.path] if isinstance(source.path, str) else source.path
+    endings = {PurePosixPath(pattern).suffix for pattern in patterns}
+    if len(endings) == 1:
+        ending = endings.pop()
+        for registered in _known.values():
+            if ending in registered.extensions:
+                return registered
+        endings = {ending}
+    raise RecipeError(
+        f'{path} "{source.name}": cannot tell the format from the path',
+        found=f"extensions: {', '.join(sorted(ending or '(none)' for ending in endings))}",
+        expected=f"one of: {', '.join(sorted(end for known in _known.values() for end in known.extensions))}",
+        fix=f"add `format:`, one of {', '.join(sorted(_known))}",
+    )
+
+
+def _load_all() -> None:
+    for module in _OURS:
+        import_module(module)
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()

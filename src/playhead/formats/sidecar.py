@@ -1,0 +1,86 @@
+"""`<file>.idx`: little-endian uint64 offsets of every record, as lhotse 2.0 and NeMo keep them beside a file.
+
+A sidecar that is empty, misaligned, older than its file or impossible counts as absent, never as an empty file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from playhead.formats.contract import Means
+from playhead.formats.lines import BOM
+from playhead.store import LocalFile, replacing, stamp, writing_to
+from playhead.types import UIntArray
+
+_NUM_SAMPLED = 64
+_BLOCK = 1 << 20
+_NEWLINE = 10
+
+
+def sidecar_path(path: str, indexes_root: str | None) -> Path:
+    """Where the sidecar of a file is: beside it, or under a root with scheme and leading slash dropped."""
+    if indexes_root is None:
+        return Path(f"{path}.idx")
+    parts = urlsplit(path)
+    bare = f"{parts.netloc}{parts.path}" if "://" in path else path
+    return Path(indexes_root) / f"{bare.lstrip('/')}.idx"
+
+
+def load(file: LocalFile, means: Means) -> UIntArray | None:
+    """The first byte of every line (blank ones too) from a valid sidecar; None where there is none."""
+    offsets = offsets_in(file, sidecar_path(file.path, means.indexes_root))
+    if offsets is None:
+        return None
+    chosen = np.unique(np.linspace(0, offsets.size - 1, min(_NUM_SAMPLED, offsets.size)).astype(np.int64))
+    sampled = offsets[chosen][offsets[chosen] > 0]
+    if not (bytes_at(file, sampled - np.uint64(1)) == _NEWLINE).all() or offsets[0] != 0:
+        return None
+    if file.read(0, len(BOM)) == BOM:
+        offsets[0] = len(BOM)
+    return offsets
+
+
+def offsets_in(file: LocalFile, path: Path) -> UIntArray | None:
+    """The offsets of a possible sidecar without its sentinel, whatever kind of file it belongs to."""
+    if not path.is_file() or stamp(str(path)).mark < stamp(file.path).mark:
+        return None
+    size = path.stat().st_size
+    if size == 0 or size % 8:
+        return None
+    offsets = np.fromfile(path, dtype="<u8").astype(np.uint64, copy=False)
+    if bool((offsets[1:] <= offsets[:-1]).any()) or offsets[-1] > file.size:
+        return None
+    # NeMo's have no sentinel; for an empty file the sentinel is all there is.
+    offsets = offsets[:-1] if offsets[-1] == file.size else offsets
+    return offsets if offsets.size else None
+
+
+def write(path: str, pieces: Iterable[UIntArray], means: Means) -> Path:
+    """Write a sidecar, whole or not at all: a reader never sees a short one."""
+    target = sidecar_path(path, means.indexes_root)
+    with writing_to(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as file:
+        for piece in pieces:
+            file.write(piece.astype("<u8", copy=False).tobytes())
+    return target
+
+
+def bytes_at(file: LocalFile, positions: UIntArray) -> npt.NDArray[np.uint8]:
+    """The byte at each of some increasing positions, with one read per stretch that holds any."""
+    found = np.empty(positions.size, dtype=np.uint8)
+    blocks = positions // np.uint64(_BLOCK)
+    bounds = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), positions.size]
+    for low, high in pairwise(bounds):
+        if low == high:
+            continue
+        first = int(positions[low])
+        data = np.frombuffer(file.read(first, int(positions[high - 1]) - first + 1), dtype=np.uint8)
+        found[low:high] = data[(positions[low:high] - np.uint64(first)).astype(np.int64)]
+    return found

@@ -1,0 +1,74 @@
+"""Arrays on disk: streamed out piece by piece with a digest, mapped in read-only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import NotPreparedError
+from playhead.fingerprint import ArrayDigest
+from playhead.store import writing_to
+from playhead.types import Array
+
+
+class ArrayWriter:
+    """An `.npy` file written piece by piece. Its shape is said beforehand, and kept."""
+
+    def __init__(self, path: Path, dtype: Any, shape: tuple[int, ...]) -> None:
+        self._path = path
+        self._dtype = np.dtype(dtype).newbyteorder("<")
+        self._left = int(np.prod(shape))
+        self._digest = ArrayDigest()
+        with writing_to(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("wb")
+            header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(self._file, header)
+
+    def add(self, piece: Array) -> None:
+        ready = np.ascontiguousarray(piece, dtype=self._dtype)
+        self._left -= ready.size
+        self._digest.update(ready)
+        with writing_to(self._path):
+            self._file.write(ready.tobytes())
+
+    def close(self) -> str:
+        """Finish the file, safe on disk. Returns the digest of its elements."""
+        assert self._left == 0, f"{self._path}: {self._left} elements are missing"
+        with writing_to(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        return self._digest.hexdigest()
+
+    def abandon(self) -> None:
+        try:
+            self._file.close()
+        except OSError:  # the error that made us give up is already on its way
+            return
+
+
+def save_array(path: Path, values: Array) -> str:
+    """A whole array; returns its digest."""
+    writer = ArrayWriter(path, values.dtype, values.shape)
+    try:
+        writer.add(values)
+        return writer.close()
+    finally:
+        writer.abandon()
+
+
+def map_array(path: Path) -> Array:
+    """An array mapped read-only: it is shared by every process of the node."""
+    try:
+        found: Array = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise NotPreparedError(
+            f"{path}: part of an index is missing or broken",
+            found=str(error),
+            fix="run `playhead prepare --force` on the recipe",
+        ) from error
+    return found

@@ -1,0 +1,123 @@
+"""How an index lies on disk, and under which name.
+
+    <cache_dir>/<source name>-<key>/
+        meta.json                    shard table, counts, digests
+        tracks/<track>/offsets.npy   uint64, one per row and one sentinel per shard, shards end to end
+        lengths.npy outputs.npy      uint32
+        columns/<name>.npy           float32, or uint8 for the rules on strings
+        keys.npy                     uint64 pairs (hash of id, row), sorted
+        selection-<key>/             what `keep` and the rest leave, see selection.py
+
+The offset of raw row r in shard s is at r + s, for each shard before it has left one sentinel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from playhead.fingerprint import digest
+from playhead.formats.contract import Shard
+from playhead.formats.registry import Registered, format_of
+from playhead.formats.spec import Rule, Spec, rules_of, spec_of
+from playhead.recipe.tree import Leaf
+from playhead.recipe.values import Recipe
+from playhead.store import Stamp, stamp
+
+VERSION = 1
+_KEY_CHARACTERS = 16
+_NAME_CHARACTERS = 80
+
+
+class FileEntry(Struct, frozen=True):
+    """A file of a shard as it was when it was scanned."""
+
+    path: str
+    size: int
+    mark: int
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(self.size, self.mark)
+
+
+class ShardEntry(Struct, frozen=True):
+    """A shard in an index."""
+
+    files: tuple[FileEntry, ...]
+    num_rows: int
+
+    @property
+    def name(self) -> str:
+        return self.files[0].path
+
+    def shard(self, roles: tuple[str, ...]) -> Shard:
+        return Shard(tuple((role, file.path) for role, file in zip(roles, self.files, strict=True)))
+
+
+class Meta(Struct, frozen=True):
+    """Everything about an index that is not one per row."""
+
+    version: int
+    fingerprint: str
+    format: str
+    patterns: tuple[str, ...]
+    roles: tuple[str, ...]
+    tracks: tuple[str, ...]
+    shards: tuple[ShardEntry, ...]
+    num_rows: int
+    length_sum: int
+    output_sum: int
+    spec: Spec
+    digests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies."""
+
+    leaf: Leaf
+    registered: Registered
+    spec: Spec
+    rules: tuple[Rule, ...]
+    directory: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """What the index holds of each row. Paths are not in it: they say where, not what."""
+        return fingerprint_of(self.registered.name, self.leaf.source.options, self.spec)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        path = self.leaf.source.path
+        return (path,) if isinstance(path, str) else tuple(path)
+
+
+def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
+    source = leaf.source
+    registered = format_of(source, leaf.path)
+    spec = spec_of(source, leaf.path, registered.default_id)
+    patterns = [source.path] if isinstance(source.path, str) else list(source.path)
+    # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
+    key = digest([fingerprint_of(registered.name, source.options, spec), patterns])[:_KEY_CHARACTERS]
+    directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
+    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory)
+
+
+def fingerprint_of(format_name: str, options: Mapping[str, object], spec: Spec) -> str:
+    return digest([VERSION, format_name, options, spec])
+
+
+def file_name(name: str) -> str:
+    """A name as one part of a path; different names give different parts."""
+    return quote(name, safe=" ,=+@()").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" ,=+@()")
+
+
+def entry_of(shard: Shard, num_rows: int) -> ShardEntry:
+    """A shard as it is on disk now."""
+    stamps = [(path, stamp(path)) for _, path in shard.files]
+    return ShardEntry(tuple(FileEntry(path, found.size, found.mark) for path, found in stamps), num_rows)

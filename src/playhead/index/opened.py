@@ -1,0 +1,109 @@
+"""An index, opened: its arrays mapped, its shard table read."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from playhead.errors import DataError
+from playhead.formats.contract import Rows
+from playhead.index.arrays import map_array
+from playhead.index.layout import VERSION, Meta, ShardEntry, file_name
+from playhead.seeds import hash_text
+from playhead.store import stamp
+from playhead.types import Array, IntArray, LengthArray, UIntArray
+
+
+@dataclass(frozen=True)
+class Index:
+    """All rows of a source, before selection. Its rows are called raw rows."""
+
+    directory: Path
+    meta: Meta
+    shard_starts: IntArray
+
+    @cached_property
+    def offsets(self) -> dict[str, UIntArray]:
+        return {
+            track: map_array(self.directory / "tracks" / file_name(track) / "offsets.npy") for track in self.meta.tracks
+        }
+
+    @cached_property
+    def lengths(self) -> LengthArray | None:
+        return None if self.meta.spec.length is None else map_array(self.directory / "lengths.npy")
+
+    @cached_property
+    def outputs(self) -> LengthArray | None:
+        return None if self.meta.spec.output_length is None else map_array(self.directory / "outputs.npy")
+
+    @cached_property
+    def keys(self) -> UIntArray | None:
+        return None if self.meta.spec.ids is None else map_array(self.directory / "keys.npy")
+
+    def column(self, name: str) -> Array:
+        return map_array(self.directory / "columns" / f"{file_name(name)}.npy")
+
+    def shards_of(self, raw: IntArray) -> IntArray:
+        """The shard of each raw row."""
+        return np.searchsorted(self.shard_starts, raw, side="right").astype(np.int64) - 1
+
+    def locate(self, raw: IntArray) -> list[Rows]:
+        """Where raw rows are, one request per run of rows in the same shard, in the order given."""
+        shards = self.shards_of(raw)
+        cuts = [0, *(np.flatnonzero(np.diff(shards)) + 1).tolist(), raw.size] if raw.size else [0]
+        return [self._rows(int(shards[low]), raw[low:high]) for low, high in pairwise(cuts)]
+
+    def _rows(self, shard: int, raw: IntArray) -> Rows:
+        places = raw + shard
+        spans = {
+            track: np.stack([offsets[places], offsets[places + 1]], axis=1).astype(np.int64)
+            for track, offsets in self.offsets.items()
+        }
+        return Rows(self.meta.shards[shard].shard(self.meta.roles), raw - self.shard_starts[shard], spans)
+
+    def find(self, sample_id: str) -> IntArray:
+        """The raw rows with an id, in order; none where ids were not indexed."""
+        keys = self.keys
+        if keys is None:
+            return np.empty(0, dtype=np.int64)
+        wanted = hash_text(sample_id)
+        low = bisect.bisect_left(range(len(keys)), wanted, key=lambda i: int(keys[i, 0]))
+        high = bisect.bisect_right(range(len(keys)), wanted, lo=low, key=lambda i: int(keys[i, 0]))
+        return np.asarray(keys[low:high, 1]).astype(np.int64)
+
+
+def read_meta(directory: Path) -> Meta | None:
+    """The meta of an index; None where there is none that this version can read."""
+    try:
+        meta = msgspec.json.decode((directory / "meta.json").read_bytes(), type=Meta)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return meta if meta.version == VERSION else None
+
+
+def open_index(directory: Path) -> Index | None:
+    meta = read_meta(directory)
+    if meta is None:
+        return None
+    starts = np.zeros(len(meta.shards) + 1, dtype=np.int64)
+    np.cumsum([shard.num_rows for shard in meta.shards], out=starts[1:])
+    return Index(directory, meta, starts)
+
+
+def check_shard(entry: ShardEntry, source: str) -> None:
+    """Refuse a shard that is not what it was: its offsets would read garbage."""
+    for file in entry.files:
+        found = stamp(file.path)
+        if found != file.stamp:
+            raise DataError(
+                f'{file.path}: changed since source "{source}" was indexed',
+                found=f"{found.size:,} bytes, modification mark {found.mark}",
+                expected=f"{file.size:,} bytes, modification mark {file.mark}",
+                fix="run `playhead prepare` on the recipe again, or restore the file",
+            )

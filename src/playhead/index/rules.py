@@ -1,0 +1,154 @@
+"""The rules of a selection, in order, as tests on stretches of raw rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from playhead.errors import DataError
+from playhead.fingerprint import digest, digest_bytes
+from playhead.formats.spec import Range
+from playhead.index.keys import find_hashes
+from playhead.index.layout import VERSION, Layout
+from playhead.index.opened import Index
+from playhead.recipe.units import for_people
+from playhead.seeds import hash_text
+from playhead.types import Array, BoolArray, IntArray
+
+Keeps = Callable[[int, int], BoolArray]
+
+
+@dataclass(frozen=True)
+class Test:
+    """A rule by the name it has in reports, and the rows of [low, high) that it keeps."""
+
+    __test__ = False  # not one of pytest's
+
+    name: str
+    keeps: Keeps
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The raw rows that a list of ids or rows leaves out, and how many of its ids no row has."""
+
+    rows: IntArray
+    num_unknown: int
+
+
+def selection_fingerprint(layout: Layout) -> str:
+    """What decides a selection, given the index it is of. Files of ids and rows count by their contents."""
+    source = layout.leaf.source
+    return digest(
+        [
+            VERSION,
+            layout.rules,
+            [layout.leaf.dropped_above, layout.leaf.output_dropped_above],
+            [digest_bytes(_contents(path)) for path in source.drop_ids],
+            [digest_bytes(_contents(path)) for path in source.drop_rows],
+        ]
+    )
+
+
+def tests_of(layout: Layout, index: Index) -> tuple[list[Test], int]:
+    """Every rule in the order in which losses are charged, and the number of unknown ids."""
+    source, unit = layout.leaf.source, layout.leaf.unit
+    tests = []
+    for rule in layout.rules:
+        if isinstance(rule.test, Range):
+            keeps = _in_range(rule.test, [index.column(name) for name in rule.test.columns])
+        else:
+            keeps = _matching(index.column(rule.test.column))
+        tests.append(Test(f"keep {rule.key}: {rule.text}", keeps))
+    num_unknown = 0
+    if source.drop_ids:
+        dropped = _rows_of_ids(source.drop_ids, index)
+        num_unknown = dropped.num_unknown
+        tests.append(Test("drop_ids", _outside(dropped.rows)))
+    if source.drop_rows:
+        tests.append(Test("drop_rows", _outside(_listed_rows(source.drop_rows, index.meta.num_rows))))
+    if (limit := layout.leaf.dropped_above) is not None and index.lengths is not None:
+        tests.append(Test(f"overlong: above {for_people(limit, unit)}", _at_most(index.lengths, limit)))
+    if (limit := layout.leaf.output_dropped_above) is not None and index.outputs is not None:
+        tests.append(Test(f"overlong output: above {limit:,}", _at_most(index.outputs, limit)))
+    return tests, num_unknown
+
+
+def _in_range(rule: Range, columns: list[Array]) -> Keeps:
+    """Columns are float32, so the limits are compared as float32: 0.1 is within [0, 0.1]."""
+
+    def keeps(low: int, high: int) -> BoolArray:
+        values = np.asarray(columns[0][low:high])
+        if len(columns) == 2:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                ratio = values.astype(np.float64) / np.asarray(columns[1][low:high]).astype(np.float64)
+                values = ratio.astype(np.float32)
+        kept = ~np.isnan(values)
+        if rule.low is not None:
+            kept &= values >= np.float32(rule.low)
+        if rule.high is not None:
+            kept &= values <= np.float32(rule.high)
+        return kept
+
+    return keeps
+
+
+def _matching(column: Array) -> Keeps:
+    return lambda low, high: np.asarray(column[low:high]) != 0
+
+
+def _at_most(lengths: Array, limit: int) -> Keeps:
+    return lambda low, high: np.asarray(lengths[low:high]) <= limit
+
+
+def _outside(rows: IntArray) -> Keeps:
+    def keeps(low: int, high: int) -> BoolArray:
+        kept = np.ones(high - low, dtype=np.bool_)
+        first, last = np.searchsorted(rows, [low, high])
+        kept[rows[first:last] - low] = False
+        return kept
+
+    return keeps
+
+
+def _rows_of_ids(paths: list[str], index: Index) -> Dropped:
+    assert index.keys is not None
+    ids = {line for path in paths for _, line in _lines(path)}
+    hashes = np.sort(np.fromiter(map(hash_text, ids), dtype=np.uint64, count=len(ids)))
+    first, last = find_hashes(index.keys, hashes)
+    pieces = [index.keys[low:high, 1] for low, high in zip(first.tolist(), last.tolist(), strict=True) if low < high]
+    rows = np.sort(np.concatenate(pieces).astype(np.int64)) if pieces else np.empty(0, dtype=np.int64)
+    return Dropped(rows, int((first == last).sum()))
+
+
+def _listed_rows(paths: list[str], num_rows: int) -> IntArray:
+    rows = set()
+    for path in paths:
+        for number, text in _lines(path):
+            if not text.isdecimal() or int(text) >= num_rows:
+                raise DataError(
+                    f"{path}, line {number:,}: not a row of this source",
+                    found=text[:80],
+                    expected=f"a whole number from 0 to {num_rows - 1:,}",
+                )
+            rows.add(int(text))
+    return np.array(sorted(rows), dtype=np.int64)
+
+
+def _lines(path: str) -> list[tuple[int, str]]:
+    """The lines of a list with their numbers, blank lines and comments left out."""
+    text = _contents(path).decode("utf-8-sig", "replace")
+    numbered = ((number, line.strip()) for number, line in enumerate(text.split("\n"), start=1))
+    return [(number, line) for number, line in numbered if line and not line.startswith("#")]
+
+
+def _contents(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read", found=error.strerror, expected="a text file, one id or row a line"
+        ) from error

@@ -1,0 +1,235 @@
+"""The rows that a recipe's rules leave: worked out once by `prepare`, opened by mapping.
+
+In `selection-<key>/`: meta.json (counts, digest of the selected lengths, each rule's loss), shards.npy (selected
+rows of every shard), histogram.npy and outputs.npy, and, unless every row is kept, bitmap.npy (one bit a raw row)
+with before.npy (selected rows before each 512).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from playhead.errors import DataError
+from playhead.fingerprint import ArrayDigest, digest
+from playhead.index.arrays import ArrayWriter, map_array, save_array
+from playhead.index.bits import BLOCK, contains, count_blocks, pack_bits, rank, select
+from playhead.index.histogram import Histogram, Tally
+from playhead.index.layout import VERSION, Layout
+from playhead.index.opened import Index
+from playhead.index.rules import Test, selection_fingerprint, tests_of
+from playhead.store import fresh_directory, replacing, swap_directory
+from playhead.types import Array, BoolArray, IntArray, UIntArray
+
+_STRETCH = BLOCK * 1024
+
+
+class Loss(Struct, frozen=True):
+    """What one rule took from the rows that the rules before it had left."""
+
+    rule: str
+    num_rows: int
+    length: int
+
+
+class SelectionMeta(Struct, frozen=True):
+    version: int
+    fingerprint: str
+    num_rows: int
+    length_sum: int
+    lengths_digest: str
+    losses: tuple[Loss, ...]
+    num_unknown_ids: int
+    longest: tuple[int, int] | None
+    longest_output: tuple[int, int] | None
+    has_bitmap: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The selected rows of an index. Without a bitmap every raw row is selected, under its own number."""
+
+    meta: SelectionMeta
+    shard_rows: IntArray
+    bitmap: UIntArray | None
+    before: IntArray | None
+    histogram: Histogram | None
+    output_histogram: Histogram | None
+
+    def raw_rows(self, rows: IntArray) -> IntArray:
+        if self.bitmap is None or self.before is None:
+            return rows
+        return select(self.bitmap, self.before, rows)
+
+    def selected_rows(self, raw: IntArray) -> IntArray:
+        """The numbers of those raw rows that are selected."""
+        if self.bitmap is None or self.before is None:
+            return raw
+        return rank(self.bitmap, self.before, raw[contains(self.bitmap, raw)])
+
+
+def _path(layout: Layout, fingerprint: str) -> Path:
+    return layout.directory / f"selection-{fingerprint[:16]}"
+
+
+def open_selection(layout: Layout) -> Selection | None:
+    """The selection as prepared; None where it is missing or of other rules."""
+    fingerprint = selection_fingerprint(layout)
+    directory = _path(layout, fingerprint)
+    try:
+        meta = msgspec.json.decode((directory / "meta.json").read_bytes(), type=SelectionMeta)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if meta.version != VERSION or meta.fingerprint != fingerprint:
+        return None
+    has_bitmap = meta.has_bitmap
+    return Selection(
+        meta,
+        np.load(directory / "shards.npy"),
+        map_array(directory / "bitmap.npy") if has_bitmap else None,
+        map_array(directory / "before.npy") if has_bitmap else None,
+        _open_histogram(directory / "histogram.npy"),
+        _open_histogram(directory / "outputs.npy"),
+    )
+
+
+def write_selection(layout: Layout, index: Index) -> SelectionMeta:
+    """Work out the selection of an index and put it in place, whole or not at all. It may be of no rows."""
+    fingerprint = selection_fingerprint(layout)
+    target = _path(layout, fingerprint)
+    directory = fresh_directory(target.with_name(f"{target.name}.new"))
+    tests, num_unknown = tests_of(layout, index)
+    sweep = _Sweep(index, tests)
+    if tests:
+        _write_bitmap(directory, index, sweep)
+    else:
+        for low in range(0, index.meta.num_rows, _STRETCH):
+            sweep.stretch(low)
+    has_bitmap = sweep.num_rows < index.meta.num_rows
+    for name in () if has_bitmap else ("bitmap.npy", "before.npy"):
+        (directory / name).unlink(missing_ok=True)
+    meta = SelectionMeta(
+        version=VERSION,
+        fingerprint=fingerprint,
+        num_rows=sweep.num_rows,
+        length_sum=sweep.lengths.tally.histogram().length_sum,
+        lengths_digest=digest(sweep.num_rows) if index.lengths is None else sweep.digest.hexdigest(),
+        losses=sweep.losses(),
+        num_unknown_ids=num_unknown,
+        longest=sweep.lengths.longest,
+        longest_output=sweep.outputs.longest,
+        has_bitmap=has_bitmap,
+    )
+    _write_rest(directory, index, sweep, meta)
+    swap_directory(directory, target)
+    return meta
+
+
+def nothing_left(layout: Layout, index: Index, losses: tuple[Loss, ...]) -> DataError:
+    name, path = layout.leaf.source.name, layout.leaf.path
+    worst = max(losses, key=lambda loss: loss.num_rows, default=None)
+    return DataError(
+        f'{path} "{name}": no row is left',
+        found="no rows in its files"
+        if worst is None
+        else f'{index.meta.num_rows:,} rows, of which "{worst.rule}" drops {worst.num_rows:,}',
+        expected="at least one row",
+        fix="widen that rule, or drop the source",
+    )
+
+
+class _Extremes:
+    """The histogram and the first longest of the selected lengths of one kind."""
+
+    def __init__(self, lengths: Array | None) -> None:
+        self.lengths = lengths
+        self.tally = Tally()
+        self.longest: tuple[int, int] | None = None
+
+    def add(self, low: int, mask: BoolArray, num_before: int) -> Array | None:
+        if self.lengths is None:
+            return None
+        chosen = np.asarray(self.lengths[low : low + mask.size])[mask]
+        if chosen.size:
+            self.tally.add(chosen)
+            best = int(chosen.argmax())
+            if self.longest is None or int(chosen[best]) > self.longest[1]:
+                self.longest = (num_before + best, int(chosen[best]))
+        return chosen
+
+
+class _Sweep:
+    """One pass over all raw rows, a stretch at a time."""
+
+    def __init__(self, index: Index, tests: list[Test]) -> None:
+        self._total = index.meta.num_rows
+        self._tests = tests
+        self._lost = [[0, 0] for _ in tests]
+        self.lengths = _Extremes(index.lengths)
+        self.outputs = _Extremes(index.outputs)
+        self.digest = ArrayDigest()
+        self.num_rows = 0
+
+    def stretch(self, low: int) -> BoolArray:
+        """The selected among the raw rows from `low` on."""
+        high = min(low + _STRETCH, self._total)
+        mask = np.ones(high - low, dtype=np.bool_)
+        for test, lost in zip(self._tests, self._lost, strict=True):
+            kept = test.keeps(low, high)
+            gone = mask & ~kept
+            lost[0] += int(gone.sum())
+            if self.lengths.lengths is not None:
+                lost[1] += int(np.asarray(self.lengths.lengths[low:high])[gone].sum(dtype=np.uint64))
+            mask &= kept
+        chosen = self.lengths.add(low, mask, self.num_rows)
+        self.outputs.add(low, mask, self.num_rows)
+        if chosen is not None:
+            self.digest.update(chosen)
+        self.num_rows += int(mask.sum())
+        return mask
+
+    def losses(self) -> tuple[Loss, ...]:
+        return tuple(Loss(test.name, *lost) for test, lost in zip(self._tests, self._lost, strict=True))
+
+
+def _write_bitmap(directory: Path, index: Index, sweep: _Sweep) -> None:
+    total = index.meta.num_rows
+    bitmap = ArrayWriter(directory / "bitmap.npy", np.uint64, (-(-total // 64),))
+    before = ArrayWriter(directory / "before.npy", np.int64, (-(-total // BLOCK),))
+    try:
+        for low in range(0, total, _STRETCH):
+            count = sweep.num_rows
+            words = pack_bits(sweep.stretch(low))
+            blocks = count_blocks(words)
+            bitmap.add(words)
+            before.add(count + np.cumsum(blocks) - blocks)
+        bitmap.close()
+        before.close()
+    finally:
+        bitmap.abandon()
+        before.abandon()
+
+
+def _write_rest(directory: Path, index: Index, sweep: _Sweep, meta: SelectionMeta) -> None:
+    shard_rows = np.diff(index.shard_starts)
+    if meta.has_bitmap:
+        bitmap, before = map_array(directory / "bitmap.npy"), map_array(directory / "before.npy")
+        shard_rows = np.diff(rank(bitmap, before, index.shard_starts))
+    save_array(directory / "shards.npy", shard_rows)
+    for name, kind in (("histogram.npy", sweep.lengths), ("outputs.npy", sweep.outputs)):
+        if kind.lengths is not None:
+            histogram = kind.tally.histogram()
+            save_array(directory / name, np.stack([histogram.counts, histogram.sums]))
+    with replacing(directory / "meta.json") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+
+
+def _open_histogram(path: Path) -> Histogram | None:
+    if not path.exists():
+        return None
+    counts, sums = np.load(path)
+    return Histogram(counts, sums)

@@ -1,0 +1,121 @@
+"""A prepared source as the plan sees it: selected rows, numbered from 0, with their lengths."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from playhead.errors import NotPreparedError
+from playhead.formats.contract import Rows
+from playhead.index.bits import select_lengths
+from playhead.index.histogram import Histogram
+from playhead.index.layout import Layout, layout_of
+from playhead.index.opened import Index, check_shard, open_index
+from playhead.index.selection import Selection, nothing_left, open_selection
+from playhead.recipe.tree import Leaf
+from playhead.recipe.values import Recipe
+from playhead.types import Array, IntArray, LengthArray
+
+
+@dataclass(frozen=True)
+class Table:
+    """The selected rows of one source. Law: a row's number is fixed as long as its fingerprints are."""
+
+    name: str
+    num_rows: int
+    length_sum: int
+    lengths_digest: str
+    histogram: Histogram | None
+    output_histogram: Histogram | None
+    shard_rows: IntArray
+    longest: tuple[int, int] | None
+    longest_output: tuple[int, int] | None
+    index: Index
+    selection: Selection
+
+    def lengths_of(self, rows: IntArray) -> LengthArray:
+        """The length of each row; 0 for a source without lengths."""
+        return self._look_up(self.index.lengths, rows)
+
+    def outputs_of(self, rows: IntArray) -> LengthArray:
+        """The output length of each row; 0 for a source without."""
+        return self._look_up(self.index.outputs, rows)
+
+    def raw_rows(self, rows: IntArray) -> IntArray:
+        """The row's number before selection."""
+        return self.selection.raw_rows(rows)
+
+    def locate(self, rows: IntArray) -> list[Rows]:
+        """Where rows are, in the order given: what a format's `read` takes."""
+        return self.index.locate(self.raw_rows(rows))
+
+    def place(self, row: int) -> str:
+        """Where a row is, for people."""
+        (rows,) = self.locate(np.array([row], dtype=np.int64))
+        if not rows.spans:
+            return f"{rows.shard.name}, row {int(rows.numbers[0]):,}"
+        spans = [(rows.shard.path(track), int(span[0, 0])) for track, span in rows.spans.items()]
+        return "; ".join(f"{path}, byte {offset:,}" for path, offset in spans)
+
+    def preload(self) -> None:
+        """Have the system start reading the lengths, in order, while we go on."""
+        for lengths in (self.index.lengths, self.index.outputs):
+            mapped = getattr(lengths, "_mmap", None)
+            if isinstance(mapped, mmap.mmap):
+                mapped.madvise(mmap.MADV_WILLNEED)
+
+    def find(self, sample_id: str) -> IntArray:
+        """The selected rows with an id."""
+        return self.selection.selected_rows(self.index.find(sample_id))
+
+    def _look_up(self, lengths: Array | None, rows: IntArray) -> LengthArray:
+        if lengths is None:
+            return np.zeros(rows.size, dtype=np.uint32)
+        if self.selection.bitmap is None or self.selection.before is None:
+            return np.asarray(lengths).take(rows)
+        return select_lengths(self.selection.bitmap, self.selection.before, rows, lengths)
+
+
+def open_table(leaf: Leaf, recipe: Recipe) -> Table:
+    """Map a prepared source. It builds nothing: what is missing is named, with the command that makes it."""
+    layout = layout_of(leaf, recipe)
+    index = open_index(layout.directory)
+    if index is None or index.meta.fingerprint != layout.fingerprint or index.meta.patterns != layout.patterns:
+        raise _not_prepared(layout, "its index is missing, or older than the recipe")
+    for shard in index.meta.shards:
+        check_shard(shard, leaf.source.name)
+    selection = open_selection(layout)
+    if selection is None:
+        raise _not_prepared(layout, "its selection is missing, or older than the recipe")
+    meta = selection.meta
+    if meta.num_rows == 0:
+        raise nothing_left(layout, index, meta.losses)
+    return Table(
+        name=leaf.source.name,
+        num_rows=meta.num_rows,
+        length_sum=meta.length_sum,
+        lengths_digest=meta.lengths_digest,
+        histogram=selection.histogram,
+        output_histogram=selection.output_histogram,
+        shard_rows=selection.shard_rows,
+        longest=meta.longest,
+        longest_output=meta.longest_output,
+        index=index,
+        selection=selection,
+    )
+
+
+def open_tables(leaves: Iterable[Leaf], recipe: Recipe) -> dict[str, Table]:
+    """Tables by the path of their leaf in the recipe."""
+    return {leaf.path: open_table(leaf, recipe) for leaf in leaves}
+
+
+def _not_prepared(layout: Layout, problem: str) -> NotPreparedError:
+    return NotPreparedError(
+        f'{layout.leaf.path} "{layout.leaf.source.name}" is not prepared: {problem}',
+        found=f"no match under {layout.directory}",
+        fix="run `playhead prepare <recipe>`",
+    )

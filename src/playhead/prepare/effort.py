@@ -1,0 +1,43 @@
+"""How `prepare` goes about its work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from playhead.formats.contract import Means
+from playhead.prepare.report import Progress
+
+_CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with room to spare
+_LARGEST_CHUNK = 1 << 19  # beyond the processor's cache, larger is slower
+_SMALL = 32 << 20
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Law: none of it changes the bytes of an index."""
+
+    workers: int
+    memory_bytes: int
+    indexes_root: str | None = None
+    force: bool = False
+    sidecars: bool = False
+    processes: bool | None = None
+    progress: Callable[[Progress], None] | None = None
+
+    @property
+    def means(self) -> Means:
+        chunk = max(1 << 12, min(_LARGEST_CHUNK, self.memory_bytes // _CHUNKS_IN_MEMORY))
+        return Means(chunk, max(chunk, self.memory_bytes // 8), self.indexes_root)
+
+    def workers_for(self, num_shards: int, num_bytes: int) -> int:
+        """Processes cost a second to start: little work is done here."""
+        processes = num_bytes >= _SMALL if self.processes is None else self.processes
+        wanted = min(self.workers, num_shards) if processes else 1
+        # One forced process is still a process of its own.
+        return max(2, wanted) if self.processes else wanted
+
+
+def default_workers() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,73 @@
+"""`prepare`: bring the index and the selection of every source of a recipe up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playhead.errors import PlayheadError, PrepareError, RecipeError
+from playhead.index.layout import layout_of
+from playhead.prepare.effort import Effort, default_workers
+from playhead.prepare.estimate import estimate_source
+from playhead.prepare.one import Outcome, prepare_source
+from playhead.prepare.report import Failure, PrepareReport, Progress
+from playhead.recipe.tree import Leaf, leaves
+from playhead.recipe.values import Recipe
+
+_SHOWN_FAILURES = 20
+_LEAST_MEMORY_MB = 8
+
+
+def prepare(
+    recipe: Recipe,
+    *,
+    workers: int | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    memory_mb: int = 256,
+    sidecars: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    processes: bool | None = None,
+) -> PrepareReport:
+    """Index and select every source; what is up to date is left alone.
+
+    A failure does not stop other shards and sources: all are listed in the PrepareError at the end, and what was
+    finished is kept. `processes` forces or forbids worker processes; by default small jobs do without.
+    """
+    if memory_mb < _LEAST_MEMORY_MB:
+        raise RecipeError(f"memory per worker: {memory_mb} MB", expected=f"at least {_LEAST_MEMORY_MB} MB")
+    effort = Effort(
+        workers=default_workers() if workers is None else max(1, workers),
+        memory_bytes=memory_mb << 20,
+        indexes_root=recipe.indexes_root,
+        force=force,
+        sidecars=sidecars,
+        processes=processes,
+        progress=progress,
+    )
+    outcomes = [_attempt(leaf, recipe, effort, dry_run) for leaf in leaves(recipe)]
+    failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
+    if failures:
+        raise _failed(failures)
+    reports = tuple(outcome.report for outcome in outcomes if outcome.report is not None)
+    return PrepareReport(reports, dry_run=dry_run)
+
+
+def _attempt(leaf: Leaf, recipe: Recipe, effort: Effort, dry_run: bool) -> Outcome:
+    layout = layout_of(leaf, recipe)
+    try:
+        return estimate_source(layout, effort) if dry_run else prepare_source(layout, effort)
+    except PlayheadError as error:
+        return Outcome(None, (Failure(leaf.source.name, leaf.path, str(error)),))
+
+
+def _failed(failures: tuple[Failure, ...]) -> PrepareError:
+    lines = []
+    for failure in failures[:_SHOWN_FAILURES]:
+        lines += ["", f'{failure.source}: {failure.problem}']
+    if len(failures) > _SHOWN_FAILURES:
+        lines += ["", f"and {len(failures) - _SHOWN_FAILURES:,} more"]
+    things = "1 thing" if len(failures) == 1 else f"{len(failures):,} things"
+    return PrepareError(
+        f"preparing could not finish: {things} failed" + "\n  ".join(lines),
+        fix="mend these and run it again; what was finished is kept",
+    )

@@ -1,0 +1,116 @@
+"""Local files: listed by pattern, stamped by size and modification mark, read by byte range."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from playhead.errors import DataError
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What tells a changed file from an unchanged one."""
+
+    size: int
+    mark: int
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """An open file without a position: any number of readers may share it, also after a fork."""
+
+    path: str
+    size: int
+    descriptor: int
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes from `offset`, fewer than `size` only at the end of the file."""
+        try:
+            piece = os.pread(self.descriptor, size, offset)
+            if len(piece) == size or not piece:
+                return piece
+            pieces = [piece]
+            got = len(piece)
+            while got < size and (piece := os.pread(self.descriptor, size - got, offset + got)):
+                pieces.append(piece)
+                got += len(piece)
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+        return b"".join(pieces)
+
+
+@contextmanager
+def open_file(path: str) -> Iterator[LocalFile]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        yield LocalFile(path, os.fstat(descriptor).st_size, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: str, offset: int, size: int) -> bytes:
+    """The bytes of one range, fewer than `size` only at the end of the file."""
+    with open_file(path) as file:
+        return file.read(offset, size)
+
+
+def stamp(path: str) -> Stamp:
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return Stamp(found.st_size, found.st_mtime_ns)
+
+
+def list_files(patterns: Sequence[str]) -> list[str]:
+    """The files that the patterns name, in the order of the patterns and by name within one.
+
+    Law: no file is listed twice, and no pattern is in vain: both are errors.
+    """
+    seen: dict[str, str] = {}
+    for pattern in patterns:
+        for path in _matches(pattern):
+            if path in seen:
+                raise DataError(
+                    f"{path}: is listed twice",
+                    found=f'it matches "{seen[path]}" and again "{pattern}"',
+                    expected="every file once; its rows would be seen twice as often",
+                    fix="remove one of the patterns",
+                )
+            seen[path] = pattern
+    return list(seen)
+
+
+def _matches(pattern: str) -> list[str]:
+    if not glob.has_magic(pattern) or os.path.lexists(pattern):
+        if not Path(pattern).exists():
+            raise DataError(f"{pattern}: no such file", fix="correct the path in the recipe, or restore the file")
+        return [pattern]
+    matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
+    found = sorted(path for path in matches if not Path(path).is_dir())
+    if not found:
+        raise DataError(
+            f"{pattern}: no file matches this pattern",
+            expected="at least one file",
+            fix="correct the path in the recipe, or restore the files",
+        )
+    return found
+
+
+def _unreadable(path: str, error: OSError) -> DataError:
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: no such file", fix="correct the path in the recipe, or restore the file")
+    return DataError(
+        f"{path}: cannot be read",
+        found=error.strerror or str(error),
+        fix="check the permissions and the disk it is on",
+    )

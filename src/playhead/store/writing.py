@@ -1,0 +1,92 @@
+"""Files and directories written whole or not at all: a temporary one beside it, fsync, rename.
+
+Nothing is written through a memory map: a full disk would end the process instead of raising.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from playhead.errors import PrepareError
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space, or set `cache_dir` to a larger disk; finished shards are kept, run it again",
+    errno.EDQUOT: "free some of your quota, or set `cache_dir` elsewhere; finished shards are kept, run it again",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f), or set `cache_dir` to another file system",
+    errno.EROFS: "set `cache_dir` (for sidecars `indexes_root`) to a place that can be written",
+    errno.EACCES: "set `cache_dir` (for sidecars `indexes_root`) to a place that you may write",
+    errno.EPERM: "set `cache_dir` (for sidecars `indexes_root`) to a place that you may write",
+}
+
+
+@contextmanager
+def writing_to(path: str | Path) -> Iterator[None]:
+    """Turn an operating system's refusal to write into a letter that names the path and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise PrepareError(
+            f"{path}: cannot be written",
+            found=error.strerror or str(error),
+            fix=_REMEDIES.get(error.errno or 0, "check the disk and the permissions, then run it again"),
+        ) from error
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` when the block ends and vanishes when it fails."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with writing_to(target):
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+            _sync_directory(target.parent)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def fresh_directory(path: Path) -> Path:
+    """An empty directory, whatever was there before."""
+    with writing_to(path):
+        if path.exists():
+            shutil.rmtree(path)
+        path.mkdir(parents=True)
+    return path
+
+
+def swap_directory(new: Path, target: Path) -> None:
+    """Let `new` take the place of `target`.
+
+    Law: a kill at any moment leaves the old, the new, or (with `target` missing) something to be prepared
+    again; never a mixture.
+    """
+    with writing_to(target):
+        for directory, _, _ in os.walk(new):
+            _sync_directory(Path(directory))
+        retired = target.with_name(f"{target.name}.old")
+        shutil.rmtree(retired, ignore_errors=True)
+        if target.exists():
+            target.rename(retired)
+        new.rename(target)
+        _sync_directory(target.parent)
+        shutil.rmtree(retired, ignore_errors=True)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
