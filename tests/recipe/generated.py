@@ -1,0 +1,95 @@
+"""Hypothesis strategies for valid recipes, as plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+words = st.text("abcd$é{} 0-", min_size=1, max_size=8).filter(str.strip)
+fields = st.sampled_from(["duration", "num_tokens", "snr"])
+ranges = st.tuples(st.none() | st.integers(-9, 0), st.none() | st.floats(0, 99)).map(list)
+rules = st.one_of(
+    ranges, st.lists(st.sampled_from(["en", "pl", "no"]), min_size=1), st.sampled_from(["*.wav", "re:^a"])
+)
+lengths = st.one_of(fields, fields.map(lambda name: {"field": name}), st.just({"function": "lengths:count"}))
+positive = st.integers(1, 10**6)
+overlong = {"overlong": st.sampled_from(["error", "drop", "alone", "truncate"])}
+shuffles = st.one_of(
+    st.just({}),
+    st.sampled_from(["none", "global", "shards"]).map(lambda kind: {"shuffle": kind}),
+    st.integers(1, 99).map(lambda size: {"shuffle": "shards", "shuffle_group": size}),
+)
+
+
+def batching(kind: str, **required: Any) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"type": st.just(kind), **required}, optional=overlong)
+
+
+batchings = st.one_of(
+    batching("fixed", size=positive),
+    batching("fixed", size=positive, max_length=positive),
+    batching("budget", budget=positive),
+    batching("budget", budget=positive, quadratic=positive),
+    batching("pack", max_length=positive),
+    batching("bucket", num=positive, budget=positive),
+    st.sets(positive, min_size=1, max_size=5).map(
+        lambda edges: {"type": "bucket", "edges": sorted(edges), "size": [1] * len(edges)}
+    ),
+)
+
+
+@st.composite
+def sources(draw: st.DrawFn, name: str, weighted: bool) -> dict[str, Any]:
+    paths = words.map(lambda word: word.replace("$", "$$"))
+    found = draw(
+        st.fixed_dictionaries(
+            {"path": paths | st.lists(paths, min_size=1, max_size=3), "length": lengths},
+            optional={
+                "format": st.sampled_from(["jsonl", "webdataset"]),
+                "ids": fields,
+                "keep": st.dictionaries(fields, rules, max_size=2),
+                "columns": st.lists(fields, max_size=2),
+                "options": st.dictionaries(st.sampled_from(["x", "y"]), st.none() | st.integers() | st.just("$${X}")),
+            },
+        )
+    )
+    return {"name": name, **found, **draw(shuffles), **_weight(draw, weighted)}
+
+
+def _weight(draw: st.DrawFn, weighted: bool) -> dict[str, float]:
+    return {"weight": draw(st.floats(0.001, 1000))} if weighted else {}
+
+
+@st.composite
+def entries(draw: st.DrawFn, prefix: str, depth: int, weights: bool) -> list[dict[str, Any]]:
+    """A list of sources and groups, all of them weighted or none."""
+    weighted = weights and draw(st.booleans())
+    found = []
+    for i in range(draw(st.integers(1, 3))):
+        name = f"{prefix}{i}"
+        if depth > 0 and draw(st.booleans()):
+            members = draw(entries(f"{name}.", depth - 1, weights))
+            found.append({"name": f"group {name}", "sources": members, **_weight(draw, weighted)})
+        else:
+            found.append(draw(sources(name, weighted)))
+    return found
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> dict[str, Any]:
+    ending = draw(st.sampled_from([{}, {"epochs": 2}, {"exhaustion": "drop"}, {"exhaustion": "stop_first"}]))
+    found = {
+        "sources": draw(entries("s", 2, weights="epochs" not in ending)),
+        "batching": draw(batchings),
+        "weights_in": draw(st.sampled_from(["samples", "length"])),
+        "seed": draw(st.integers(0, 2**64 - 1)),
+        "lanes": draw(st.integers(1, 256)),
+        **ending,
+    }
+    if draw(st.booleans()):
+        evaluated = draw(sources("dev source", weighted=False))
+        evaluated.pop("shuffle", None)
+        evaluated.pop("shuffle_group", None)
+        found["evaluation"] = {"dev": {"sources": [evaluated], "batching": draw(batchings)}}
+    return found
