@@ -50,7 +50,7 @@ class Collector:
         self._spec = spec
         self._length = None if spec.length is None else _reader(spec.length)
         self._output = None if spec.output_length is None else _reader(spec.output_length)
-        self._matches = [(match.column, match.field, match.compile()) for match in spec.matches]
+        self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
         self._clear()
 
     def add(self, row: Row) -> None:

@@ -75,8 +75,8 @@ class Format(Protocol):
     def scan(self, shard: Shard, spec: Spec, means: Means) -> Iterator[Chunk]:
         """The rows of a shard in chunks of bounded memory. Law: row n of every track is the same sample."""
 
-    def read(self, rows: Rows) -> Iterable[Sample]:
-        """The samples, in the order asked for."""
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:
+        """The samples, in the order asked for; `options` are the source's."""
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         """The files that may carry an `.idx`, each with the pieces of its offsets, sentinel included."""

@@ -27,7 +27,7 @@ _ID = int | str
 
 def fast_decoder(spec: Spec) -> Callable[[Lines], Collected | None] | None:
     """A decoder for the spec; None where every row must be seen whole."""
-    fields: dict[str, Any] = {match.field: Any for match in spec.matches}
+    fields: dict[str, Any] = {match.name: Any for match in spec.matches}
     fields |= dict.fromkeys(spec.columns, float | None)
     for length in (spec.length, spec.output_length):
         if length is not None and (length.function is not None or (length.unit == "bytes" and length.field)):
@@ -49,7 +49,7 @@ class _Fast:
         self._spec = spec
         self._decoder = decoder
         self._getters = {field: attrgetter(place) for field, place in places.items()}
-        self._matches = [(match.column, match.field, match.compile()) for match in spec.matches]
+        self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
 
     def decode(self, lines: Lines) -> Collected | None:
         if not self._getters:

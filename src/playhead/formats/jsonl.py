@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from playhead.formats.contract import Chunk, Means, Rows, Sample, Shard
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import MISSING
 from playhead.formats.lines import Lines, read_lines
-from playhead.formats.registry import register
+from playhead.formats.registry import check_options, register
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
 from playhead.store import LocalFile, list_files, open_file
@@ -30,6 +30,7 @@ class Jsonl:
     """Files of JSON objects, one a line."""
 
     def discover(self, source: Source) -> Sequence[Shard]:
+        check_options(source, ())
         patterns = [source.path] if isinstance(source.path, str) else source.path
         return [Shard(((TRACK, path),)) for path in list_files(patterns)]
 
@@ -50,7 +51,7 @@ class Jsonl:
                 end = lines.base + len(lines.data)
                 yield collected.chunk(offsets.size, {TRACK: offsets}, {TRACK: end})
 
-    def read(self, rows: Rows) -> Iterable[Sample]:
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
         with open_file(rows.shard.name) as file:
             for first, end in rows.spans[TRACK].tolist():
                 yield _object(file.read(first, end - first).rstrip(), f"{file.path}, byte {first:,}")

@@ -59,6 +59,16 @@ def format_of(source: Source, path: str) -> Registered:
     )
 
 
+def check_options(source: Source, known: tuple[str, ...]) -> None:
+    """Refuse options that a format does not have."""
+    for option in source.options:
+        if option not in known:
+            raise RecipeError(
+                f'source "{source.name}": its format has no option "{option}"',
+                expected=f"one of: {', '.join(known)}" if known else "no options",
+            )
+
+
 def _infer(source: Source, path: str) -> Registered:
     _load_all()
     patterns = [source.path] if isinstance(source.path, str) else source.path

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
@@ -21,13 +21,13 @@ from playhead.recipe.values import KeepRule, Length, Source
 class Match(Struct, frozen=True):
     """A rule on a string field: one of a set, or a pattern."""
 
-    field: str
+    name: str
     any_of: tuple[str, ...] = ()
     pattern: str | None = None
 
     @property
     def column(self) -> str:
-        return f"{self.field} matches {digest(self)[:8]}"
+        return f"{self.name} matches {digest(self)[:8]}"
 
     def compile(self) -> Callable[[Any], bool]:
         """The rule as a function. A value that is missing or no string does not match."""
@@ -65,6 +65,7 @@ class Spec(Struct, frozen=True):
     ids: str | None = None
     columns: tuple[str, ...] = ()
     matches: tuple[Match, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def reads_content(self) -> bool:
@@ -96,6 +97,7 @@ def spec_of(source: Source, path: str, default_id: str | None) -> Spec:
         ids=ids,
         columns=tuple(sorted(columns)),
         matches=tuple(matches[name] for name in sorted(matches)),
+        options=source.options,
     )
 
 

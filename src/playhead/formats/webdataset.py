@@ -1,0 +1,236 @@
+"""WebDataset tars: members grouped into samples by key, the path up to the first dot of the base name."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from playhead.errors import DataError
+from playhead.formats.collect import Collector
+from playhead.formats.contract import Chunk, Means, Rows, Sample, Shard
+from playhead.formats.lengths import MISSING
+from playhead.formats.registry import check_options, register
+from playhead.formats.spec import Spec
+from playhead.formats.tar import Member, TarReader
+from playhead.recipe.values import Source
+from playhead.store import LocalFile, list_files, open_file
+from playhead.types import UIntArray
+
+TRACK = "tar"
+KEY = "__key__"
+ALLOW_NO_END = "allow_no_end"
+_ROWS_AT_ONCE = 1 << 12
+
+
+@register("webdataset", extensions=(".tar",), default_id=KEY)
+class WebDataset:
+    """Uncompressed tars; the members of a sample follow one another."""
+
+    def discover(self, source: Source) -> Sequence[Shard]:
+        check_options(source, (ALLOW_NO_END,))
+        patterns = [source.path] if isinstance(source.path, str) else source.path
+        return [Shard(((TRACK, path),)) for path in list_files(patterns)]
+
+    def scan(self, shard: Shard, spec: Spec, means: Means) -> Iterator[Chunk]:
+        collector = Collector(spec)
+        firsts: list[int] = []
+        end = 0
+        with open_file(shard.name) as file:
+            for group in _all_groups(file, not spec.options.get(ALLOW_NO_END, False)):
+                if len(firsts) == _ROWS_AT_ONCE:
+                    yield _chunk(collector, firsts, group.first)
+                    firsts = []
+                if spec.reads_content:
+                    collector.add(_Row(group, means.longest_row_bytes))
+                firsts.append(group.first)
+                end = group.end
+            # A last member may lack its padding.
+            yield _chunk(collector, firsts, min(end, file.size))
+
+    def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
+        with open_file(rows.shard.name) as file:
+            for first, end in rows.spans[TRACK].tolist():
+                stretch = _Stretch(f"{file.path}, from byte {first:,}", file.read(first, end - first))
+                for group in _groups(TarReader(stretch)):
+                    yield group.sample()
+
+    def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        yield shard.name, _offsets(self.scan(shard, Spec(options={ALLOW_NO_END: True}), means))
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Some samples of a tar in memory: a little tar of its own."""
+
+    path: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.data[offset : offset + size]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A sample: its members by extension, in order."""
+
+    reader: TarReader
+    key: str
+    members: dict[str, Member]
+
+    @property
+    def first(self) -> int:
+        return next(iter(self.members.values())).first
+
+    @property
+    def end(self) -> int:
+        return max(member.end for member in self.members.values())
+
+    @property
+    def where(self) -> str:
+        return f'{self.reader.file.path}, byte {self.first:,}, sample "{self.key}"'
+
+    def content(self, extension: str) -> bytes:
+        member = self.members[extension]
+        return self.reader.read(member.data, member.size)
+
+    def sample(self) -> Sample:
+        return {KEY: self.key} | {extension: self.content(extension) for extension in self.members}
+
+
+class _Row:
+    """A sample, seen by a Collector: a field is a member, or "<extension>.<path>" inside a JSON member."""
+
+    def __init__(self, group: _Group, longest: int) -> None:
+        self.where = group.where
+        self._group = group
+        self._longest = longest
+        self._decoded: dict[str, Any] = {}
+
+    def get(self, field: str) -> Any:
+        if field == KEY:
+            return self._group.key
+        extension, inner = self._member(field)
+        if extension is None:
+            return MISSING
+        if extension not in self._decoded:
+            self._decoded[extension] = self._decode(extension)
+        value = self._decoded[extension]
+        for part in inner.split(".") if inner else ():
+            if not isinstance(value, dict) or part not in value:
+                return MISSING
+            value = value[part]
+        return value
+
+    def size(self, field: str | None) -> int:
+        members = self._group.members
+        if field is None:
+            return sum(member.size for member in members.values())
+        if field not in members:
+            raise DataError(f'{self.where}: has no member "{field}"', found=f"members: {', '.join(members)}")
+        return members[field].size
+
+    def sample(self) -> dict[str, Any]:
+        self._check_size(sum(member.size for member in self._group.members.values()))
+        return self._group.sample()
+
+    def _member(self, field: str) -> tuple[str | None, str]:
+        """The longest extension that begins the field, for "seg.json" is one too; and the rest of it."""
+        parts = field.split(".")
+        for count in range(len(parts), 0, -1):
+            extension = ".".join(parts[:count])
+            if extension in self._group.members:
+                return extension, ".".join(parts[count:])
+        return None, ""
+
+    def _decode(self, extension: str) -> Any:
+        self._check_size(self._group.members[extension].size)
+        content = self._group.content(extension)
+        if extension.rpartition(".")[2] != "json":
+            text = content.decode("utf-8", "replace").strip()
+            try:
+                return msgspec.json.decode(text, type=int | float)
+            except msgspec.DecodeError:
+                return text
+        try:
+            return msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            try:
+                return json.loads(content.decode("utf-8", "replace"))
+            except (ValueError, RecursionError):
+                raise DataError(f"{self.where}: broken JSON in member {extension}", found=str(error)) from error
+
+    def _check_size(self, size: int) -> None:
+        if size > self._longest:
+            raise DataError(
+                f"{self.where}: too large to be read for its fields",
+                found=f"{size:,} bytes",
+                expected=f"at most {self._longest:,}",
+                fix="raise the memory per worker (--memory)",
+            )
+
+
+def _chunk(collector: Collector, firsts: list[int], end: int) -> Chunk:
+    offsets = np.array(firsts, dtype=np.uint64)
+    return collector.take().chunk(offsets.size, {TRACK: offsets}, {TRACK: end})
+
+
+def _offsets(chunks: Iterable[Chunk]) -> Iterator[UIntArray]:
+    end = 0
+    for chunk in chunks:
+        yield chunk.offsets[TRACK]
+        end = chunk.ends[TRACK]
+    yield np.array([end], dtype=np.uint64)
+
+
+def _groups(reader: TarReader) -> Iterator[_Group]:
+    """Runs of members with one key. Members without an extension belong to no sample, as WebDataset has it."""
+    group: _Group | None = None
+    for member in reader.members():
+        folder, slash, base = member.name.rpartition("/")
+        stem, dot, extension = base.partition(".")
+        if not stem or not dot:
+            continue
+        key, extension = f"{folder}{slash}{stem}", extension.lower()
+        if group is None or group.key != key:
+            if group is not None:
+                yield group
+            group = _Group(reader, key, {})
+        if extension in group.members:
+            raise DataError(
+                f'{reader.file.path}, byte {member.first:,}: member "{member.name}" comes twice in one sample',
+                expected="one member of each extension",
+            )
+        group.members[extension] = member
+    if group is not None:
+        yield group
+
+
+def _all_groups(file: LocalFile, needs_end: bool) -> Iterator[_Group]:
+    """Every sample of a tar. Law: no two have the same key; 8 bytes a sample are kept to see to it."""
+    seen = array("q")
+    for group in _groups(TarReader(file, needs_end=needs_end)):
+        seen.append(hash(group.key))
+        yield group
+    hashes, counts = np.unique(np.frombuffer(seen, dtype=np.int64), return_counts=True)
+    suspects = set(hashes[counts > 1].tolist())
+    if not suspects:
+        return
+    first: dict[str, int] = {}
+    for group in _groups(TarReader(file)):
+        if hash(group.key) in suspects and first.setdefault(group.key, group.first) != group.first:
+            raise DataError(
+                f'{file.path}, byte {group.first:,}: sample "{group.key}" comes a second time',
+                found=f"it began at byte {first[group.key]:,}, and other samples lie between",
+                expected="all members of a sample one after another",
+                fix="write the shard again, sorted by name",
+            )

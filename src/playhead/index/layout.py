@@ -13,7 +13,6 @@ The offset of raw row r in shard s is at r + s, for each shard before it has lef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -89,7 +88,7 @@ class Layout:
     @property
     def fingerprint(self) -> str:
         """What the index holds of each row. Paths are not in it: they say where, not what."""
-        return fingerprint_of(self.registered.name, self.leaf.source.options, self.spec)
+        return fingerprint_of(self.registered.name, self.spec)
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -103,13 +102,13 @@ def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
     spec = spec_of(source, leaf.path, registered.default_id)
     patterns = [source.path] if isinstance(source.path, str) else list(source.path)
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
-    key = digest([fingerprint_of(registered.name, source.options, spec), patterns])[:_KEY_CHARACTERS]
+    key = digest([fingerprint_of(registered.name, spec), patterns])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
     return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory)
 
 
-def fingerprint_of(format_name: str, options: Mapping[str, object], spec: Spec) -> str:
-    return digest([VERSION, format_name, options, spec])
+def fingerprint_of(format_name: str, spec: Spec) -> str:
+    return digest([VERSION, format_name, spec])
 
 
 def file_name(name: str) -> str:
