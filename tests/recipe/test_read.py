@@ -131,7 +131,7 @@ def test_pairs_of_edges_are_tuples():
         (recipe(exhaustion="stop"), "exhaustion:", "one of: drop, repeat, stop_all, stop_first"),
         (recipe(fuse="zap"), "fuse:", "`zip`"),
         (recipe(evaluation={"dev": {"sources": [source("d")]}}), "evaluation.dev: `batching` is missing", "`sources`"),
-        (recipe(evaluation={"dev": {"sources": [source(x=1)], "batching": FIXED}}), "evaluation.dev.sources[0].x:", "one of"),
+        (recipe(evaluation={"d": {"sources": [source(x=1)], "batching": FIXED}}), "evaluation.d.sources[0].x:", "one"),
         (recipe(evaluation={3: {}}), "evaluation: a key must be text", "the number 3"),
         ({"batching": FIXED}, "the recipe: `sources` is missing", "`batching`"),
         ([1, 2], "the recipe:", "a list of 2"),
