@@ -23,9 +23,7 @@ class Mixture:
     key: int
 
 
-def pieces_of(
-    mixture: Mixture, policy: str, epochs: int | None, first_draw: int, base: IntArray
-) -> tuple[Piece, ...]:
+def pieces_of(mixture: Mixture, policy: str, epochs: int | None, first_draw: int, base: IntArray) -> tuple[Piece, ...]:
     """The pieces from `first_draw` on, where the sources' draw counters stand at `base`.
 
     - `epochs`: every row once a pass, that many passes;
@@ -70,9 +68,7 @@ def _dropping(mixture: Mixture, piece: Piece) -> tuple[Piece, ...]:
         going = [i for i, end in enumerate(ends) if end > min(ends)]
         if not going:
             return tuple(pieces)
-        left = Mixture(
-            left.members[going], tuple(left.weights[i] for i in going), left.num_rows[going], mixture.key
-        )
+        left = Mixture(left.members[going], tuple(left.weights[i] for i in going), left.num_rows[going], mixture.key)
         assert piece.stop_draw is not None
         base = counters_at(piece, piece.stop_draw)
         blend: Blend = weighted(list(left.weights), extend(mixture.key, len(pieces)))

@@ -17,9 +17,7 @@ def check_overlong(leaf: Leaf, table: Table) -> None:
     _check(leaf, table, "output length", leaf.output_limit, table.longest_output, leaf.output_unit)
 
 
-def _check(
-    leaf: Leaf, table: Table, what: str, limit: int | None, longest: tuple[int, int] | None, unit: Unit
-) -> None:
+def _check(leaf: Leaf, table: Table, what: str, limit: int | None, longest: tuple[int, int] | None, unit: Unit) -> None:
     if limit is None or longest is None or longest[1] <= limit:
         return
     row, length = longest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from playhead.errors import RecipeError
@@ -14,7 +16,7 @@ def shard_ranges(leaf: Leaf, shard_rows: IntArray, num_parts: int) -> list[tuple
     before = np.concatenate(([0], np.cumsum(shard_rows)))
     goals = [int(before[-1]) * part // num_parts for part in range(1, num_parts)]
     cuts = [0, *(int(np.searchsorted(before, goal)) for goal in goals), len(shard_rows)]
-    ranges = list(zip(cuts[:-1], cuts[1:], strict=True))
+    ranges = list(pairwise(cuts))
     if any(before[stop] <= before[first] for first, stop in ranges):
         raise RecipeError(
             f'{leaf.path} "{leaf.source.name}": cannot be cut into {num_parts} parts of whole shards',

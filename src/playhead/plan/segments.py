@@ -102,7 +102,11 @@ def amended(stream: Stream, window: int, first_step: int, **changes: object) -> 
     current = segment_at(stream, window)
     first_draw, _ = window_draws(current, window)
     segment = replace(
-        current, first_window=window, first_step=first_step, first_draw=first_draw, **changes  # type: ignore[arg-type]
+        current,
+        first_window=window,
+        first_step=first_step,
+        first_draw=first_draw,
+        **changes,  # type: ignore[arg-type]
     )
     kept = tuple(old for old in stream.segments if old.first_window < window)
     return replace(stream, segments=(*kept, segment))

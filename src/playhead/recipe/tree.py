@@ -44,12 +44,17 @@ class Leaf:
         return self.limit if self.batching.overlong == "drop" else None
 
     @property
-    def output_dropped_above(self) -> int | None:
-        """The same for output lengths, which only two-dimensional buckets bound."""
-        if self.batching.overlong != "drop" or not isinstance(self.batching, Bucket) or not self.batching.edges:
+    def output_limit(self) -> int | None:
+        """The longest output, which only two-dimensional buckets bound."""
+        if not isinstance(self.batching, Bucket) or not self.batching.edges:
             return None
         outputs = [edge[1] for edge in self.batching.edges if isinstance(edge, tuple)]
         return in_units(max(outputs), self.output_unit, f"{self.batching_path}.edges") if outputs else None
+
+    @property
+    def output_dropped_above(self) -> int | None:
+        """The same for outputs."""
+        return self.output_limit if self.batching.overlong == "drop" else None
 
 
 @dataclass(frozen=True)
