@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from playhead.errors import DataError
+from playhead.errors import DataError, NotPreparedError
 from playhead.formats.contract import Rows
 from playhead.index.arrays import map_array
 from playhead.index.layout import VERSION, Meta, ShardEntry, file_name
@@ -45,6 +45,25 @@ class Index:
     @cached_property
     def keys(self) -> UIntArray | None:
         return None if self.meta.spec.ids is None else map_array(self.directory / "keys.npy")
+
+    def check_arrays(self) -> None:
+        """Map every array that has one entry a row or a key; a broken index is refused here, not in mid-run."""
+        spec, num_rows = self.meta.spec, self.meta.num_rows
+        names = (*spec.columns, *(match.column for match in spec.matches))
+        arrays = {"lengths": self.lengths, "outputs": self.outputs, "keys": self.keys}
+        arrays |= {name: self.column(name) for name in names}
+        expected = {name: num_rows for name, array in arrays.items() if array is not None}
+        arrays |= self.offsets
+        expected |= dict.fromkeys(self.offsets, num_rows + len(self.meta.shards))
+        for name, size in expected.items():
+            array = arrays[name]
+            if array is not None and len(array) != size:
+                raise NotPreparedError(
+                    f"{self.directory}: the index is broken",
+                    found=f"{len(array):,} entries in {name}",
+                    expected=f"{size:,}",
+                    fix="run `playhead prepare --force` on the recipe",
+                )
 
     def column(self, name: str) -> Array:
         return map_array(self.directory / "columns" / f"{file_name(name)}.npy")

@@ -90,6 +90,7 @@ def open_table(leaf: Leaf, recipe: Recipe) -> Table:
     selection = open_selection(layout)
     if selection is None:
         raise _not_prepared(layout, "its selection is missing, or older than the recipe")
+    index.check_arrays()
     meta = selection.meta
     if meta.num_rows == 0:
         raise nothing_left(layout, index, meta.losses)

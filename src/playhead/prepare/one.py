@@ -130,16 +130,11 @@ def _old_index(layout: Layout) -> Index | None:
 
 def _whole(index: Index) -> bool:
     """Whether every array is there in full."""
-    spec, num_rows = index.meta.spec, index.meta.num_rows
-    names = (*spec.columns, *(match.column for match in spec.matches))
     try:
-        arrays = [index.lengths, index.outputs, index.keys, *(index.column(name) for name in names)]
-        offsets = index.offsets.values()
+        index.check_arrays()
     except NotPreparedError:
         return False
-    return all(array is None or len(array) == num_rows for array in arrays) and all(
-        len(array) == num_rows + len(index.meta.shards) for array in offsets
-    )
+    return True
 
 
 def _literal(text: str) -> str:
