@@ -62,4 +62,4 @@ def test_every_folder_says_what_comes_in_and_what_goes_out():
     for init in (ROOT / "src" / "playhead").glob("*/__init__.py"):
         text = init.read_text()
         assert text.startswith('"""'), init
-        assert re.search(r"(Comes in|In): .*(Goes out|Out): ", text, re.DOTALL), init
+        assert re.search(r"(Comes in|In): .*(Goes out|Out)\b", text, re.DOTALL), init

@@ -83,8 +83,8 @@ def test_json_is_read_by_its_suffix_and_has_the_same_rules(tmp_path):
     assert read_plain(write(tmp_path, '{"a": [1,\t2]}', "recipe.json")) == {"a": [1, 2]}
     with pytest.raises(RecipeError, match="`a` is given twice"):
         read_plain(write(tmp_path, '{"a": 1, "a": 2}', "recipe.json"))
-    with pytest.raises(RecipeError, match="line 2, column 1: not valid JSON"):
-        read_plain(write(tmp_path, '{"a": 1,\n}', "recipe.json"))
+    with pytest.raises(RecipeError, match="line 2, column 5: not valid JSON"):
+        read_plain(write(tmp_path, '{"a": 1,\n"b" 2}', "recipe.json"))
 
 
 def test_tags_that_run_code_are_refused(tmp_path):
@@ -95,3 +95,13 @@ def test_tags_that_run_code_are_refused(tmp_path):
 def test_very_deep_nesting_is_an_error_of_ours(tmp_path):
     with pytest.raises(RecipeError, match="nested too deeply"):
         read_plain(write(tmp_path, "[" * 5000))
+
+
+def test_a_list_as_a_key_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match="unhashable key"):
+        read_plain(write(tmp_path, "{[a, b]: 1}"))
+
+
+def test_two_merges_into_one_mapping_are_no_repeated_key(tmp_path):
+    text = "a: &a {x: 1}\nb: &b {y: 2}\nc:\n  <<: *a\n  <<: *b\n"
+    assert read_plain(write(tmp_path, text))["c"] == {"x": 1, "y": 2}
