@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from playhead.types import Array
 
@@ -29,7 +30,7 @@ class ArrayDigest:
 
     def update(self, piece: Array) -> None:
         little = piece.astype(piece.dtype.newbyteorder("<"), copy=False)
-        self._hash.update(memoryview(little.tobytes() if not little.flags.c_contiguous else little))
+        self._hash.update(np.ascontiguousarray(little).data)
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from playhead.cli import schema
+from playhead.cli import demo, plan, prepare, schema
 from playhead.cli.report import print_error
 from playhead.errors import PlayheadError
 
@@ -24,6 +24,9 @@ app = typer.Typer(
 )
 
 # One line for each command.
+app.command("demo")(demo.demo)
+app.command("prepare")(prepare.prepare)
+app.command("plan")(plan.plan)
 app.command("schema")(schema.schema)
 
 

@@ -3,6 +3,6 @@
 In: a prepared recipe. Out, so far: its plan, opened. (Collation, workers and the loader stand on it.)
 """
 
-from playhead.feed.open import open_plan
+from playhead.feed.open import map_tables, open_plan, plan_tables
 
-__all__ = ["open_plan"]
+__all__ = ["map_tables", "open_plan", "plan_tables"]

@@ -25,3 +25,14 @@ class Cursor:
     places: tuple[Place, ...]
     turn: int
     receipt: int | None
+
+    def to_record(self) -> list[int]:
+        """The cursor as plain numbers, its step first."""
+        assert self.receipt is not None, "a cursor that skipped steps has no receipt to record"
+        return [self.step, self.receipt, self.turn, *(n for place in self.places for n in (place.window, place.step))]
+
+    @staticmethod
+    def from_record(record: list[int]) -> Cursor:
+        step, receipt, turn, *rest = record
+        places = tuple(Place(window, inside) for window, inside in zip(rest[::2], rest[1::2], strict=True))
+        return Cursor(step, places, turn, receipt)

@@ -89,10 +89,12 @@ class Plan:
         return None if ready is None else self._advanced(*ready)
 
     def seek(self, step: int, known: Cursor | None = None) -> Cursor:
-        """The cursor of a step: in closed form where every window has the same steps, else from a known cursor on."""
+        """The cursor of a step: walked to from a known cursor, or, where every window has the same number of steps
+        and the way is long, in closed form and without a receipt.
+        """
         cursor = known or self.start()
         jump = self._closed_form(step)
-        if jump is not None and cursor.step < step:
+        if jump is not None and jump.places[0].window > cursor.places[0].window + 1:
             return jump
         while cursor.step < step:
             found = self.advance(cursor)

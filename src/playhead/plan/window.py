@@ -20,7 +20,8 @@ from playhead.types import IntArray
 class Window:
     """A planned window: micro-batch s * lanes + l of `groups` is lane l of step s. An empty one is idle.
 
-    `lengths` are as planned (cut to the limit under `truncate`); None where the recipe has no lengths.
+    `lengths` are as planned (cut to the limit under `truncate`); None where the recipe has no lengths. `num_formed`
+    counts the micro-batches before some were split to make whole steps.
     """
 
     number: int
@@ -29,7 +30,9 @@ class Window:
     stop_draw: int
     picks: Picks
     lengths: IntArray | None
+    outputs: IntArray | None
     groups: Groups
+    num_formed: int
     rule: Rule
 
     @property
@@ -51,9 +54,10 @@ def plan_window(stream: Stream, number: int) -> Window:
         picks = picks.take(present(segment, picks.source, picks.row))
     lengths = _look_up(stream.lengths_of, picks)
     planned = None if lengths is None else planned_lengths(segment.rule, lengths)
-    formed = form(segment.rule, len(picks), planned, _look_up(stream.outputs_of, picks))
+    outputs = _look_up(stream.outputs_of, picks)
+    formed = form(segment.rule, len(picks), planned, outputs)
     groups = _into_steps(formed, segment, planned, _arrangement(stream, segment, number))
-    return Window(number, segment.lanes, first, stop, picks, planned, groups, segment.rule)
+    return Window(number, segment.lanes, first, stop, picks, planned, outputs, groups, len(formed), segment.rule)
 
 
 def _into_steps(formed: Groups, segment: Segment, lengths: IntArray | None, how: Arrangement) -> Groups:

@@ -1,0 +1,33 @@
+"""`playhead plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plan(
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.")],
+    step: Annotated[int | None, typer.Option(min=0, help="List the picks of this step instead.")] = None,
+    split: Annotated[str | None, typer.Option(help="Look at this evaluation set, not at the training stream.")] = None,
+    world: Annotated[int, typer.Option(min=1, help="The number of ranks.")] = 1,
+    rank: Annotated[int | None, typer.Option(min=0, help="With --step: only the lanes of this rank.")] = None,
+    windows: Annotated[int, typer.Option(min=1, help="How many windows to plan and measure.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what will happen: who is drawn how often, what a step holds, what padding and whole steps cost."""
+    from playhead.cli.plan_view import print_plan, print_step
+    from playhead.deal import check_world
+    from playhead.feed import map_tables, plan_tables
+    from playhead.recipe.values import Recipe
+
+    loaded = Recipe.load(recipe)
+    tables = map_tables(loaded, split)
+    opened = plan_tables(loaded, tables, split, world)
+    check_world(rank or 0, world, opened.lanes)
+    if step is None:
+        print_plan(loaded, opened, split, windows, as_json=as_json)
+    else:
+        print_step(loaded, opened, tables, split, (step, rank, world), as_json=as_json)

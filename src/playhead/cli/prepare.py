@@ -1,0 +1,41 @@
+"""`playhead prepare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def prepare(
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.")],
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one a core.")] = None,
+    memory: Annotated[int, typer.Option(min=8, help="Megabytes a worker may use.")] = 256,
+    force: Annotated[bool, typer.Option("--force", help="Index everything anew.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    sidecars: Annotated[bool, typer.Option("--sidecars", help="Also write <file>.idx for lhotse and NeMo.")] = False,
+    steps: Annotated[int, typer.Option(min=0, help="Also plan this many steps ahead into the ledger.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Index the sources of a recipe and select their rows. Does nothing where nothing changed.
+
+    An interrupted run goes on where it was.
+    """
+    from playhead.cli.prepare_view import print_report, scanning, writing_ahead
+    from playhead.prepare import prepare as prepare_recipe
+    from playhead.recipe.values import Recipe
+
+    loaded = Recipe.load(recipe)
+    with scanning() as progress:
+        report = prepare_recipe(
+            loaded,
+            workers=workers,
+            memory_mb=memory,
+            force=force,
+            dry_run=dry_run,
+            sidecars=sidecars,
+            progress=progress,
+        )
+    reached = writing_ahead(loaded, steps) if steps and not dry_run else None
+    print_report(report, reached, as_json=as_json)

@@ -1,0 +1,57 @@
+"""The ledger of a plan: the cursor at every start of a window, so that any step is a look-up and a short walk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from playhead.index.ledger import Ledger
+from playhead.plan.cursor import Cursor
+from playhead.plan.plan import Plan
+from playhead.recipe.values import Recipe
+
+_RECORDS_AT_A_TIME = 64
+
+
+def ledger_of(recipe: Recipe, plan: Plan) -> Ledger:
+    path = Path(recipe.cache_dir) / "ledgers" / f"{plan.fingerprint}.u64"
+    return Ledger(path, len(plan.start().to_record()))
+
+
+def nearest(ledger: Ledger, plan: Plan, step: int) -> Cursor:
+    """The last recorded cursor not past a step; the start where there is none."""
+    record = ledger.at_or_before(step)
+    return plan.start() if record is None else Cursor.from_record(record.tolist())
+
+
+def seek(recipe: Recipe, plan: Plan, step: int) -> Cursor:
+    """The cursor of a step, from the nearest recorded one on."""
+    return plan.seek(step, nearest(ledger_of(recipe, plan), plan, step))
+
+
+def write_ahead(recipe: Recipe, plan: Plan, num_steps: int, progress: Callable[[int], None] | None = None) -> Cursor:
+    """Record cursors up to step `num_steps`, or the end of the stream; returns the last one reached.
+
+    Records are added as they are found, so an interrupted run goes on where it was.
+    """
+    ledger = ledger_of(recipe, plan)
+    cursor = nearest(ledger, plan, num_steps)
+    fresh: list[list[int]] = []
+    while cursor.step < num_steps:
+        found = plan.advance(cursor)
+        if found is None:
+            break
+        entered = any(new.window != old.window for new, old in zip(found.places, cursor.places, strict=True))
+        if entered or cursor.step == 0:
+            fresh.append(cursor.to_record())
+        cursor = found
+        if len(fresh) == _RECORDS_AT_A_TIME:
+            ledger.append(np.array(fresh, np.uint64))
+            fresh.clear()
+            if progress is not None:
+                progress(cursor.step)
+    if fresh:
+        ledger.append(np.array(fresh, np.uint64))
+    return cursor
