@@ -18,17 +18,18 @@ from playhead.formats.jsonl import Jsonl
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Length
 
-WORDS = "the speech of a person who reads a book aloud in a quiet room while rain falls".split()
+WORDS = ("speech", "of", "a", "person", "who", "reads", "aloud", "in", "quiet", "rooms", "while", "rain", "falls")
 
 
 def write_rows(path: Path, row_bytes: int, total_bytes: int) -> int:
     """Manifest-like rows of about the given size; returns how many."""
-    rng = random.Random(7)
+    rng = random.Random(7)  # noqa: S311 - test data
     count = total_bytes // row_bytes
     with path.open("w") as file:
         for i in range(count):
-            row = {"audio_filepath": f"/data/audio/{i % 512:04d}/utt-{i:09d}.wav", "duration": round(rng.uniform(1, 30), 3)}
-            row |= {"lang": "en", "speaker": f"spk-{rng.randrange(10_000):05d}", "text": ""}
+            row: dict[str, object] = {"audio_filepath": f"/data/audio/{i % 512:04d}/utt-{i:09d}.wav"}
+            row |= {"duration": round(rng.uniform(1, 30), 3), "lang": "en", "text": ""}
+            row["speaker"] = f"spk-{rng.randrange(10_000):05d}"
             words = []
             while sum(map(len, words)) + len(words) + len(json.dumps(row)) < row_bytes - 2:
                 words.append(rng.choice(WORDS))

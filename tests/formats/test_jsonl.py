@@ -59,7 +59,7 @@ def refuse(tmp_path: Path, content: bytes, spec: Spec = TOKENS) -> str:
 
 white = st.text(" \t\r", max_size=4)
 row_texts = st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3).map(
-    lambda other: json.dumps({"n": len(other)} | {f"x{key}": value for key, value in other.items()}, ensure_ascii=False)
+    lambda other: json.dumps({"n": 1} | {f"x{key}": value for key, value in other.items()}, ensure_ascii=False)
 )
 line_texts = st.one_of(white, st.tuples(white, row_texts, white).map("".join))
 
@@ -104,7 +104,8 @@ values = st.one_of(
 @st.composite
 def rows_of_fields(draw: st.DrawFn) -> dict[str, Any]:
     row = {name: draw(values) for name in draw(st.sets(st.sampled_from(["n", "d", "c", "id", "lang"])))}
-    row |= draw(st.sampled_from([{}, {"id": "x"}, {"lang": "en", "id": 7}, {"n": 1, "d": 2.3, "id": "y", "lang": "pl"}]))
+    good = {"n": 1, "d": 2.3, "id": "y", "lang": "pl"}
+    row |= draw(st.sampled_from([{}, {"id": "x"}, {"lang": "en", "id": 7}, good]))
     if draw(st.booleans()):
         row["m"] = draw(st.sampled_from([{}, {"c": 3}, {"c": None}, None, 3]))
     return row
@@ -146,7 +147,8 @@ def test_the_fast_way_finds_what_the_slow_way_finds_or_leaves_it_to_it(
 
 def test_the_fast_way_is_taken_for_ordinary_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text('{"n": 3, "m": {"d": 2.5}, "id": "a", "lang": "en", "c": null}\n\n{"n": 4.0, "m": {"d": 1}, "id": 7}\n')
+    rows = [{"n": 3, "m": {"d": 2.5}, "id": "a", "lang": "en", "c": None}, {"n": 4.0, "m": {"d": 1}, "id": 7}]
+    path.write_text("\n\n".join(map(json.dumps, rows)))
     spec = Spec(TOKENS.length, Length(field="m.d", unit="seconds"), "id", ("c",), (Match("lang", any_of=("en",)),))
     decode = fast_decoder(spec)
     assert decode is not None
@@ -244,7 +246,7 @@ def test_a_number_column_that_holds_text_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "accepted"),
-    [("*.wav", ["a.wav"]), ("re:^b", ["b.flac"]), ("[ab].*", ["a.wav", "b.flac"]), ("re:wav|flac", ["a.wav", "b.flac"])],
+    [("*.wav", ["a.wav"]), ("re:^b", ["b.flac"]), ("[ab].*", ["a.wav", "b.flac"]), ("re:v|f", ["a.wav", "b.flac"])],
 )
 def test_patterns_are_shell_style_or_regular_expressions(pattern: str, accepted: list[str]) -> None:
     accepts = Match("f", pattern=pattern).compile()

@@ -76,6 +76,7 @@ def prepare_source(layout: Layout, effort: Effort) -> Outcome:
         assert index is not None
         opened = None if effort.force else open_selection(layout)
         meta = write_selection(layout, index) if opened is None else opened.meta
+        _sweep_up(layout)
         if meta.num_rows == 0:
             return Outcome(None, (Failure(source, layout.leaf.path, str(nothing_left(layout, index, meta.losses))),))
         changed = changed or opened is None
@@ -111,6 +112,15 @@ def _finish_swap(directory: Path) -> None:
     if retired.exists() and not directory.exists():
         with writing_to(directory):
             retired.rename(directory)
+
+
+def _sweep_up(layout: Layout) -> None:
+    """Remove what served its purpose, and what a kill left behind."""
+    directory = layout.directory
+    shutil.rmtree(parts_directory(layout), ignore_errors=True)
+    for place in (directory, *directory.glob("selection-*")):
+        for ending in (".new", ".old"):
+            shutil.rmtree(place.with_name(f"{place.name}{ending}"), ignore_errors=True)
 
 
 def _old_index(layout: Layout) -> Index | None:
@@ -211,7 +221,6 @@ def _merge(layout: Layout, survey: Survey, effort: Effort) -> None:
             expected="the same kinds of files in every shard",
         )
     merge(layout, pieces, shapes.pop(), survey.old, effort.memory_bytes)
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _report(

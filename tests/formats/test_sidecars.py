@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.errors import PrepareError
+from playhead.formats import sidecar
+from playhead.formats.contract import Means, Shard
+from playhead.formats.jsonl import Jsonl
+from playhead.formats.spec import Spec
+from playhead.prepare import prepare
+from playhead.store import open_file
+from small_data import recipe_over, table_of, write_jsonl, write_tar
+
+
+def offsets_of(path: Path) -> list[int]:
+    (chunk,) = Jsonl().scan(Shard((("jsonl", str(path)),)), Spec(), Means())
+    return chunk.offsets["jsonl"].tolist()
+
+
+def write_idx(path: Path, offsets: list[int]) -> Path:
+    target = Path(f"{path}.idx")
+    np.array(offsets, dtype="<u8").tofile(target)
+    return target
+
+
+def accepted(path: Path) -> bool:
+    with open_file(str(path)) as file:
+        return sidecar.load(file, Means()) is not None
+
+
+@given(st.lists(st.sampled_from(["{}", "", "  ", '{"a": "ż"}', "\t\r"]), min_size=1, max_size=10), st.booleans())
+def test_a_sidecar_of_every_line_gives_the_rows_that_a_scan_gives(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], final: bool
+) -> None:
+    path = tmp_path_factory.mktemp("idx") / "a.jsonl"
+    path.write_text("\n".join(["{}", *lines]) + ("\n" if final else ""))
+    scanned = offsets_of(path)
+    for name, pieces in Jsonl().sidecars(Shard((("jsonl", str(path)),)), Means()):
+        sidecar.write(name, pieces, Means())
+    assert accepted(path)
+    assert offsets_of(path) == scanned
+
+
+def test_a_valid_sidecar_is_believed_where_only_offsets_are_needed(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}] * 5)
+    # One of the lines is left out: a scan would have found it.
+    write_idx(path, [0, 9, 27, 36, 45])
+    assert offsets_of(path) == [0, 9, 27, 36]
+
+
+def test_a_sidecar_without_a_sentinel_is_accepted(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}] * 3)
+    write_idx(path, [0, 9, 18])
+    assert accepted(path)
+    assert offsets_of(path) == [0, 9, 18]
+
+
+@pytest.mark.parametrize(
+    "offsets", [[], [0, 18, 9, 27], [0, 9, 18, 99], [0, 5, 18, 27], [9, 18, 27], [27], [0, 0, 9, 18, 27]]
+)
+def test_an_impossible_sidecar_counts_as_absent(tmp_path: Path, offsets: list[int]) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}] * 3)
+    write_idx(path, offsets)
+    assert not accepted(path)
+    assert offsets_of(path) == [0, 9, 18]
+
+
+def test_a_misaligned_or_an_older_sidecar_counts_as_absent(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}] * 3)
+    idx = write_idx(path, [0, 9, 18, 27])
+    assert accepted(path)
+    os.utime(idx, ns=(0, path.stat().st_mtime_ns - 1))
+    assert not accepted(path)
+    idx.write_bytes(idx.read_bytes()[:-3])
+    assert not accepted(path)
+
+
+def test_written_sidecars_hold_the_place_of_every_line_and_the_size(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"n": 1}\n\n{"n": 22}\n  \n{"n": 3}\n')
+    # What lhotse 1.33 keeps under this name is text; it is no sidecar to us, and is replaced.
+    Path(f"{path}.idx").write_text("0\n9\n10\n20\n23\n32\n")
+    assert not accepted(path)
+    prepare(recipe_over(tmp_path), sidecars=True)
+    expected = []
+    with path.open("rb") as file:
+        expected = [0] + [file.tell() for _ in iter(file.readline, b"")]
+    assert np.fromfile(f"{path}.idx", dtype="<u8").tolist() == expected
+    assert expected[-1] == path.stat().st_size
+
+
+def test_written_sidecars_of_tars_point_at_first_headers(tmp_path: Path) -> None:
+    names = [f"{'k' * 120}{i}.{extension}" for i in range(3) for extension in ("txt", "wav")]
+    path = write_tar(tmp_path / "a.tar", [(name, b"abc") for name in names])
+    prepare(recipe_over(tmp_path, "*.tar", length=None), sidecars=True)
+    offsets = np.fromfile(f"{path}.idx", dtype="<u8")
+    with tarfile.open(path) as tar:
+        assert offsets[:-1].tolist() == [member.offset for member in tar.getmembers()][::2]
+        end = tar.getmembers()[-1].offset_data + 512
+    assert end <= offsets[-1] <= path.stat().st_size
+
+
+def test_an_indexes_root_holds_the_sidecars_of_data_elsewhere(tmp_path: Path) -> None:
+    assert sidecar.sidecar_path("/data/foo/bar.jsonl", "/root") == Path("/root/data/foo/bar.jsonl.idx")
+    assert sidecar.sidecar_path("s3://b/k/m.jsonl", "/root") == Path("/root/b/k/m.jsonl.idx")
+    assert sidecar.sidecar_path("/data/m.jsonl", None) == Path("/data/m.jsonl.idx")
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}] * 3)
+    root = tmp_path / "root"
+    recipe = recipe_over(tmp_path, indexes_root=str(root), length=None)
+    prepare(recipe, sidecars=True)
+    written = sidecar.sidecar_path(str(path), str(root))
+    assert np.fromfile(written, dtype="<u8").tolist() == [0, 9, 18, 27]
+    # It is also where they are looked for.
+    np.array([0, 9, 27], dtype="<u8").tofile(written)
+    prepare(recipe, force=True)
+    assert table_of(recipe).num_rows == 2
+
+
+def test_sidecars_beside_read_only_data_name_the_way_out(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        data = Path("/proc")  # root may write anywhere but here
+        with pytest.raises(PrepareError, match="cannot be written"):
+            sidecar.write(str(data / "a.jsonl"), [np.zeros(1, np.uint64)], Means())
+        return
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PrepareError, match="indexes_root"):
+            sidecar.write(str(path), [np.zeros(1, np.uint64)], Means())
+    finally:
+        tmp_path.chmod(0o700)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import webdataset
+from hypothesis import given
+from hypothesis import strategies as st
+from webdataset.tariterators import group_by_keys, tar_file_iterator
+
+from playhead.errors import DataError
+from playhead.formats.contract import Chunk, Means, Rows, Shard
+from playhead.formats.spec import Match, Spec
+from playhead.formats.webdataset import WebDataset
+from playhead.recipe.values import Length
+from playhead.seeds import hash_text
+from small_data import write_tar
+
+KINDS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+SECONDS = Spec(length=Length(field="json.duration", unit="seconds"))
+
+
+def scan(path: Path, spec: Spec = Spec()) -> Chunk:  # noqa: B008 - a frozen value
+    (chunk,) = WebDataset().scan(Shard((("tar", str(path)),)), spec, Means())
+    return chunk
+
+
+def read(path: Path, chunk: Chunk) -> list[dict[str, object]]:
+    offsets = np.append(chunk.offsets["tar"], chunk.ends["tar"]).astype(np.int64)
+    spans = {"tar": np.stack([offsets[:-1], offsets[1:]], axis=1)}
+    return list(WebDataset().read(Rows(Shard((("tar", str(path)),)), np.arange(chunk.num_rows), spans), {}))
+
+
+def refuse(path: Path, spec: Spec = SECONDS) -> str:
+    with pytest.raises(DataError) as caught:
+        scan(path, spec)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+folders = st.sampled_from(["", "a/", "a.b/", "d" * 90 + "/", f"{'e' * 70}/{'f' * 70}/", "ż/"])
+stems = st.sampled_from(["k", "key", "s" * 60, "ó", "x y"])
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    samples=st.lists(
+        st.tuples(folders, stems, st.sets(st.sampled_from(["wav", "json", "txt", "seg.json"]), min_size=1)), max_size=6
+    ),
+    data=st.data(),
+)
+def test_samples_are_found_where_tarfile_finds_their_first_members(
+    tmp_path_factory: pytest.TempPathFactory, kind: int, samples: list[tuple[str, str, set[str]]], data: st.DataObject
+) -> None:
+    members, expected = [], []
+    for number, (folder, stem, extensions) in enumerate(samples):
+        contents = {extension: data.draw(st.binary(max_size=1200)) for extension in sorted(extensions)}
+        key = f"{folder}{stem}{number}"
+        expected.append({"__key__": key} | contents)
+        members += [(f"{key}.{extension}", content) for extension, content in contents.items()]
+    path = write_tar(tmp_path_factory.mktemp("tar") / "a.tar", members, kind)
+    with tarfile.open(path) as tar:
+        names = [(member.name.rpartition("/")[2].partition(".")[0], member.offset) for member in tar.getmembers()]
+        first = dict(reversed(names))
+    chunk = scan(path)
+    assert chunk.num_rows == len(expected)
+    assert chunk.offsets["tar"].tolist() == sorted(first.values())
+    assert read(path, chunk) == expected
+
+
+def test_tars_that_webdataset_wrote_give_the_samples_that_webdataset_reads(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with webdataset.TarWriter(str(path)) as writer:
+        for i in range(5):
+            contents = {"txt": f"text {i}", "json": {"duration": i / 2}, "wav": b"x" * i}
+            writer.write({"__key__": f"dir/sample{i}"} | contents)
+    with path.open("rb") as file:
+        theirs = list(group_by_keys(member | {"__url__": "a"} for member in tar_file_iterator(file)))
+    theirs = [{name: sample[name] for name in sample if name not in ("__url__", "__local_path__")} for sample in theirs]
+    chunk = scan(path, SECONDS)
+    assert read(path, chunk) == theirs
+    assert chunk.lengths.tolist() == [0, 500, 1000, 1500, 2000]
+
+
+def test_directories_links_global_headers_and_odd_owners_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "made by hand"}) as tar:
+        folder = tarfile.TarInfo("d")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for i, owner in enumerate((2**31, 2**22, 0)):
+            info = tarfile.TarInfo(f"d/k{i}.txt")
+            info.size, info.uid, info.uname = 3, owner, "Łukasz"
+            tar.addfile(info, io.BytesIO(b"abc"))
+            link = tarfile.TarInfo(f"d/link{i}.txt")
+            link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
+            tar.addfile(link)
+    with tarfile.open(path) as tar:
+        offsets = [member.offset for member in tar.getmembers() if member.isfile()]
+    chunk = scan(path)
+    assert chunk.offsets["tar"].tolist() == offsets
+    assert [sample["__key__"] for sample in read(path, chunk)] == ["d/k0", "d/k1", "d/k2"]
+
+
+def test_lengths_come_from_json_members_sizes_and_functions(tmp_path: Path) -> None:
+    members = [("a.json", b'{"duration": 1.5, "lang": "en"}'), ("a.wav", b"12345"), ("a.len", b"7\n")]
+    path = write_tar(tmp_path / "a.tar", members)
+    for length, expected in (
+        (Length(field="json.duration", unit="seconds"), 1500),
+        (Length(field="wav", unit="bytes"), 5),
+        (Length(unit="bytes"), 31 + 5 + 2),
+        (Length(field="len"), 7),
+        (Length(function="test_webdataset:num_letters"), 6),
+    ):
+        assert scan(path, Spec(length=length)).lengths.tolist() == [expected]
+    match = Match("json.lang", pattern="e*")
+    found = scan(path, Spec(ids="__key__", columns=("json.duration",), matches=(match,)))
+    assert found.ids.tolist() == [hash_text("a")]
+    assert found.columns["json.duration"].tolist() == [1.5]
+    assert found.columns[match.column].tolist() == [1]
+
+
+def num_letters(sample: dict[str, bytes]) -> int:
+    return len(sample["wav"]) + len(sample["__key__"])
+
+
+@pytest.mark.parametrize("cut", [100, 512, 700, 1536, 2048, 3000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tar_cut_short_anywhere_is_an_error_with_file_and_offset(tmp_path: Path, cut: int, kind: int) -> None:
+    samples = [(f"{'k' * 120}{i}.json", json.dumps({"duration": 1, "pad": "x" * 600}).encode()) for i in range(4)]
+    if kind == tarfile.USTAR_FORMAT:
+        samples = [(name[100:], content) for name, content in samples]
+    path = write_tar(tmp_path / "a.tar", samples, kind)
+    path.write_bytes(path.read_bytes()[:cut])
+    message = refuse(path)
+    assert "truncated" in message
+    assert "byte" in message
+
+
+def test_a_tar_without_an_end_marker_is_read_only_when_the_recipe_says_so(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("a.txt", b"x" * 512)], tarfile.USTAR_FORMAT)
+    path.write_bytes(path.read_bytes()[:1024])
+    assert "allow_no_end" in refuse(path, Spec())
+    assert scan(path, Spec(options={"allow_no_end": True})).num_rows == 1
+
+
+def test_a_compressed_tar_is_refused_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w:gz") as tar:
+        info = tarfile.TarInfo("a.txt")
+        info.size = 3000
+        tar.addfile(info, io.BytesIO(bytes(range(250)) * 12))
+    path.write_bytes(path.read_bytes().ljust(600, b"x"))
+    assert "not a tar header" in refuse(path, Spec())
+
+
+def test_a_sample_whose_members_are_apart_is_refused(tmp_path: Path) -> None:
+    message = refuse(write_tar(tmp_path / "a.tar", [("a.txt", b""), ("b.txt", b""), ("a.wav", b"")]), Spec())
+    assert 'sample "a" comes a second time' in message
+
+
+def test_a_member_that_comes_twice_in_a_sample_is_refused(tmp_path: Path) -> None:
+    assert "comes twice" in refuse(write_tar(tmp_path / "a.tar", [("a.txt", b""), ("a.txt", b"")]), Spec())
+
+
+def test_a_sample_without_the_member_is_named_with_file_and_offset(tmp_path: Path) -> None:
+    members = [("a.json", b'{"duration": 1}'), ("b.wav", b"")]
+    message = refuse(write_tar(tmp_path / "a.tar", members, tarfile.USTAR_FORMAT))
+    assert 'sample "b"' in message
+    assert "byte 1,024" in message
+    assert '"json.duration"' in message
+    sizes = Spec(length=Length(field="wav", unit="bytes"))
+    assert 'no member "wav"' in refuse(tmp_path / "a.tar", sizes)
+
+
+@pytest.mark.parametrize("content", [b'{"duration": -1}', b'{"duration": NaN}', b"{", b"[]", b'{"duration": "1"}'])
+def test_a_bad_length_in_a_member_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert 'sample "a"' in refuse(write_tar(tmp_path / "a.tar", [("a.json", content)]))

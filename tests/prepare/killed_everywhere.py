@@ -1,0 +1,84 @@
+"""Prepares a folder again and again, killed for real before the n-th rename or fsync, for every n; then resumes.
+
+Run as `python killed_everywhere.py FOLDER`, where FOLDER/old and FOLDER/new hold *.jsonl of the same names. The
+cache is prepared over the old files, the new files put in their place, and the second `prepare` is killed.
+Prints how many kills there were; any other state than old, new or re-doable ends it with an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from playhead.errors import DataError, NotPreparedError
+from playhead.prepare import prepare
+from playhead.recipe.values import Recipe
+from small_data import all_lengths, bytes_of, recipe_over, table_of
+
+
+def in_child(recipe: Recipe, kill_before: int | None) -> bool:
+    """Prepare in a forked process; whether it was killed."""
+    child = os.fork()
+    if child == 0:
+        if kill_before is not None:
+            kill_at_call(kill_before)
+        prepare(recipe)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return True
+    assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+def kill_at_call(number: int) -> None:
+    calls = 0
+
+    def watched(real):  # type: ignore[no-untyped-def]
+        def call(*args, **kwargs):  # type: ignore[no-untyped-def]
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
+
+        return call
+
+    os.fsync, os.rename, os.replace = watched(os.fsync), watched(os.rename), watched(os.replace)
+
+
+def put(files: Path, work: Path) -> None:
+    for path in files.iterdir():
+        shutil.copy2(path, work / path.name)
+
+
+def main(folder: Path) -> None:
+    work = folder / "work"
+    work.mkdir()
+    recipe = recipe_over(work, ids="id", keep={"n": [1, None]})
+    put(folder / "new", work)
+    in_child(recipe, None)
+    expected, lengths = bytes_of(work / "cache"), all_lengths(table_of(recipe))
+    number = 0
+    killed = True
+    while killed:
+        number += 1
+        shutil.rmtree(work / "cache")
+        put(folder / "old", work)
+        in_child(recipe, None)
+        put(folder / "new", work)
+        killed = in_child(recipe, number)
+        try:
+            assert all_lengths(table_of(recipe)) == lengths, f"kill {number}: a mixture"
+        except (DataError, NotPreparedError):
+            assert killed
+        in_child(recipe, None)
+        assert bytes_of(work / "cache") == expected, f"kill {number}: other bytes"
+    print(number - 1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playhead.errors import PrepareError
+from playhead.prepare import prepare
+from small_data import all_lengths, recipe_over, table_of, write_jsonl, write_tar
+
+
+def refuse(folder: Path, *arguments: Any, **fields: Any) -> str:
+    with pytest.raises(PrepareError) as caught:
+        prepare(recipe_over(folder, *arguments, **fields))
+    return str(caught.value)
+
+
+def test_every_failing_shard_is_listed_and_the_others_are_kept(tmp_path: Path) -> None:
+    for i in range(4):
+        write_jsonl(tmp_path / f"{i}.jsonl", [{"n": i}])
+    (tmp_path / "1.jsonl").write_text('{"n": 1}\n{"n": \n')
+    (tmp_path / "3.jsonl").write_text('{"n": -3}\n')
+    message = refuse(tmp_path)
+    assert "2 things failed" in message
+    assert f"{tmp_path / '1.jsonl'}, line 2, byte 9: broken JSON" in message
+    assert f"{tmp_path / '3.jsonl'}, line 1, byte 0" in message
+    write_jsonl(tmp_path / "1.jsonl", [{"n": 1}])
+    write_jsonl(tmp_path / "3.jsonl", [{"n": 3}])
+    recipe = recipe_over(tmp_path)
+    assert prepare(recipe).sources[0].scanned_shards == 2
+    assert all_lengths(table_of(recipe)) == [0, 1, 2, 3]
+
+
+def test_of_many_failures_the_first_twenty_are_shown(tmp_path: Path) -> None:
+    for i in range(25):
+        (tmp_path / f"{i:02d}.jsonl").write_text("x\n")
+    message = refuse(tmp_path)
+    assert "25 things failed" in message
+    assert message.count("broken JSON") == 20
+    assert "and 5 more" in message
+
+
+@pytest.mark.parametrize("content", ["", "\n\n  \n"])
+def test_an_empty_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    write_jsonl(tmp_path / "0.jsonl", [{"n": 1}])
+    (tmp_path / "1.jsonl").write_text(content)
+    assert f"{tmp_path / '1.jsonl'}: has no rows" in refuse(tmp_path)
+
+
+def test_an_empty_tar_is_refused_by_name(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [])
+    assert "a.tar: has no rows" in refuse(tmp_path, "*.tar", length=None)
+
+
+def test_a_missing_file_and_a_pattern_in_vain_are_refused(tmp_path: Path) -> None:
+    assert "x.jsonl: no such file" in refuse(tmp_path, "x.jsonl")
+    assert "*.jsonl: no file matches" in refuse(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").mkdir()
+    assert "a.jsonl: cannot be read" in refuse(tmp_path, "a.jsonl")
+
+
+def test_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to(tmp_path / "nowhere")
+    assert "a.jsonl: no such file" in refuse(tmp_path)
+
+
+def test_a_file_listed_twice_is_refused(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
+    assert "is listed twice" in refuse(tmp_path, path=[str(path), str(tmp_path / "*.jsonl")])
+
+
+def test_a_truncated_tar_is_refused_by_name_and_offset(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("k.txt", b"x" * 3000)])
+    path.write_bytes(path.read_bytes()[:1500])
+    message = refuse(tmp_path, "*.tar", length=None)
+    assert f'{path}, byte 0: the tar is truncated in member "k.txt"' in message
+
+
+def test_a_source_that_its_rules_empty_names_the_rule_that_took_most(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": i, "lang": "en"} for i in range(10)])
+    message = refuse(tmp_path, keep={"n": [8, None], "lang": ["pl"]})
+    assert "no row is left" in message
+    assert '"keep n: 8.." drops 8' in message
+
+
+def test_failures_in_worker_processes_are_told_the_same(tmp_path: Path) -> None:
+    for i in range(3):
+        (tmp_path / f"{i}.jsonl").write_text('{"n": 1}\n[]\n')
+    inline = refuse(tmp_path)
+    with pytest.raises(PrepareError) as caught:
+        prepare(recipe_over(tmp_path), processes=True, workers=2)
+    assert sorted(str(caught.value).splitlines()) == sorted(inline.splitlines())
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
+    (tmp_path / "cache").write_text("a file is in the way")
+    message = refuse(tmp_path)
+    assert str(tmp_path / "cache") in message
+    assert "cannot be written" in message
