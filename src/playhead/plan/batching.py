@@ -114,12 +114,12 @@ def _bucket_edges(
 ) -> tuple[list[int], tuple[int, ...] | None]:
     where = f"{leaf.batching_path}.edges"
     if isinstance(batching.num, int):
-        return _equal_length_edges(inputs, batching.num), None
+        return equal_length_edges(inputs, batching.num), None
     if batching.num is not None:
         assert outputs is not None
         num_inputs, num_outputs = batching.num
-        output_edges = _equal_length_edges(outputs, num_outputs)
-        pairs = [(a, b) for a in _equal_length_edges(inputs, num_inputs) for b in output_edges]
+        output_edges = equal_length_edges(outputs, num_outputs)
+        pairs = [(a, b) for a in equal_length_edges(inputs, num_inputs) for b in output_edges]
         return [a for a, _ in pairs], tuple(b for _, b in pairs)
     edges, ends = [], []
     for edge in batching.edges or ():
@@ -129,7 +129,7 @@ def _bucket_edges(
     return edges, tuple(ends) or None
 
 
-def _equal_length_edges(lengths: Profile, num: int) -> list[int]:
+def equal_length_edges(lengths: Profile, num: int) -> list[int]:
     """The upper edges of `num` buckets of equal total length; fewer where lengths do not differ enough."""
     cumulative = np.cumsum(lengths.length)
     targets = [cumulative[-1] * (k / num) for k in range(1, num)]
