@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from streams import log_normal, make_stream, profile_of
 
 from playhead.plan.batching import equal_length_edges
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Fixed, Rule
 from playhead.plan.summary import summarise
 from playhead.plan.window import Window, plan_window
+from streams import log_normal, make_stream, profile_of
 
 WEIGHTS = [5.0, 3.0, 2.0]
 # The sources differ in length as text, chat and speech transcripts do.

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from streams import log_normal
 
 from playhead import Recipe, open_plan, prepare_recipe
 from playhead.plan.cursor import Cursor, Place
+from streams import log_normal
 
 BATCHINGS = {
     "fixed": {"type": "fixed", "size": 16},

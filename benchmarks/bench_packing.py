@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from streams import log_normal, make_stream
 
 from playhead.plan.groups import Groups, grouped
 from playhead.plan.pack import pack
 from playhead.plan.rules import Pack
 from playhead.plan.window import plan_window
+from streams import log_normal, make_stream
 
 WINDOWS = 30
 LANES = 64

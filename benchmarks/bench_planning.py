@@ -8,11 +8,11 @@ import time
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from streams import log_normal, make_stream, profile_of
 
 from playhead.plan.batching import equal_length_edges
 from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
 from playhead.plan.window import plan_window
+from streams import log_normal, make_stream, profile_of
 
 LANES = 64
 WINDOWS = 8

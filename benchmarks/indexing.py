@@ -1,6 +1,6 @@
 """How fast rows are found and measured, beside the plain loops a user would write. One core, one run, best of three.
 
-    python benchmarks/indexing.py [megabytes]
+python benchmarks/indexing.py [megabytes]
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def plain_offsets(path: Path) -> int:
 
 
 def ours(spec: Spec) -> Callable[[Path], int]:
-    return lambda path: sum(
-        chunk.num_rows for chunk in Jsonl().scan(Shard((("jsonl", str(path)),)), spec, Means())
-    )
+    return lambda path: sum(chunk.num_rows for chunk in Jsonl().scan(Shard((("jsonl", str(path)),)), spec, Means()))
 
 
 def best(work: Callable[[Path], int], path: Path, expected: int) -> float:

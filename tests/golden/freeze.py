@@ -58,7 +58,7 @@ def stream(name: str, rule: Rule, lanes: int, policy: str, epochs: int | None) -
     segment = Segment(0, 0, 0, pieces, size, lanes, lanes, rule)
     lookups = tuple(table.__getitem__ for table in tables)
     outputs = tuple(table[::-1].copy().__getitem__ for table in tables)
-    return Stream(name, seed, names, walks, lookups, outputs, (segment,))
+    return Stream(name, seed, names, walks, lookups, outputs, (segment,), epochs)
 
 
 def told(plan: Plan, num_steps: int) -> dict:

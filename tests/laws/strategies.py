@@ -94,7 +94,7 @@ def streams(
     noise = np.random.default_rng(draw(st.integers(0, 1000)))
     lengths = [noise.integers(0, LONGEST + 8, int(n)).astype(np.uint32) for n in num_rows]
     outputs = [noise.integers(0, LONGEST + 8, int(n)).astype(np.uint32) for n in num_rows]
-    return Stream(name, seed, names, walked, _lookups(lengths), _lookups(outputs), (segment,))
+    return Stream(name, seed, names, walked, _lookups(lengths), _lookups(outputs), (segment,), passes)
 
 
 def _lookups(columns: list[np.ndarray]) -> tuple:

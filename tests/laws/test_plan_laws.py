@@ -15,7 +15,7 @@ from playhead.errors import EndOfStreamError
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Fixed
-from playhead.plan.segments import Stream, num_windows
+from playhead.plan.segments import Stream, round_end
 from playhead.plan.step import MicroBatch, Step
 from playhead.plan.window import plan_window
 
@@ -51,7 +51,7 @@ def samples(steps: list[Step]) -> Counter:
 @given(plans(policies=ENDLESS, epochs=st.integers(1, 3)), st.data())
 def test_a_pass_plans_every_row_exactly_once(plan: Plan, data: st.DataObject) -> None:
     steps = [step for step, _ in plan.steps()]
-    epochs = int(plan.streams[0].segments[0].pieces[0].stop_draw) // plan.streams[0].segments[0].pieces[0].blend.total
+    epochs = plan.streams[0].epochs
     world = data.draw(st.sampled_from(divisors(plan.lanes)))
     dealt = [
         Step(step.number, tuple(step.micro_batches[lane] for lane in lanes_of_rank(rank, world, plan.lanes)), None)
@@ -91,7 +91,7 @@ def test_stop_all_ends_when_the_last_source_finishes_its_first_epoch(stream: Str
 
 @given(streams(epochs=st.none() | st.integers(1, 2)), st.integers(0, 3))
 def test_every_window_holds_whole_steps_and_each_of_its_samples_once(stream: Stream, number: int) -> None:
-    last = num_windows(stream)
+    last = round_end(stream, 0)
     assume(last is None or number < last)
     window = plan_window(stream, number)
     assert len(window.groups) % window.lanes == 0
@@ -100,7 +100,7 @@ def test_every_window_holds_whole_steps_and_each_of_its_samples_once(stream: Str
 
 @given(streams(epochs=st.none() | st.integers(1, 2)), st.integers(0, 3))
 def test_no_step_is_idle_as_a_whole(stream: Stream, number: int) -> None:
-    last = num_windows(stream)
+    last = round_end(stream, 0)
     assume(last is None or number < last)
     window = plan_window(stream, number)
     busy = window.groups.sizes().reshape(window.num_steps, window.lanes) > 0
@@ -150,7 +150,7 @@ def test_every_world_size_is_dealt_the_same_stream_evenly_and_disjointly(plan: P
 @given(plans(), st.lists(st.integers(0, 6), min_size=1, max_size=5))
 def test_a_window_does_not_depend_on_which_windows_were_planned_before(plan: Plan, numbers: list[int]) -> None:
     stream = plan.streams[0]
-    last = num_windows(stream)
+    last = round_end(stream, 0)
     for number in numbers:
         if last is None or number < last:
             known, fresh = plan.window(0, number), plan_window(stream, number)
@@ -220,3 +220,33 @@ def test_a_step_fused_by_weight_belongs_to_one_sub_stream_and_weights_hold(plan:
         assert [[content(b)[2:] for b in s.micro_batches] for s in mine] == [
             [content(b)[2:] for b in s.micro_batches] for s in alone
         ]
+
+
+@given(plans(policies=ENDLESS, epochs=st.integers(1, 2)))
+def test_after_a_round_of_passes_the_next_one_follows(plan: Plan) -> None:
+    """A cursor at the end of a round is the start of the next, which takes every row again in later epochs."""
+    cursor = plan.start()
+    epochs = plan.streams[0].epochs
+    for number in range(3):
+        assert plan.round_of(cursor) == number
+        steps = []
+        for step, after in plan.steps(cursor):
+            steps.append(step)
+            cursor = after
+        assert samples(steps) == Counter(
+            (i, source, epoch, row)
+            for i, stream in enumerate(plan.streams)
+            for source, walk in enumerate(stream.walks)
+            for epoch in range(number * epochs, (number + 1) * epochs)
+            for row in range(walk.num_rows)
+        )
+
+
+@given(plans(policies=FINITE))
+def test_a_stream_that_has_ended_stays_ended(plan: Plan) -> None:
+    cursor = plan.start()
+    for _, after in plan.steps():
+        cursor = after
+    assert plan.round_of(cursor) == 1
+    assert plan.step_at(cursor) is None
+    assert list(plan.steps(cursor)) == []

@@ -13,7 +13,7 @@ from strategies import rules, single, streams
 from playhead.order.exhaustion import Mixture, pieces_of
 from playhead.order.walk import rows_between
 from playhead.plan.rules import Fixed
-from playhead.plan.segments import Stream, amended, counters_before, num_windows, segment_at, window_draws
+from playhead.plan.segments import Stream, amended, counters_before, round_end, segment_at, window_draws
 from playhead.plan.window import plan_window
 from playhead.seeds import key
 
@@ -71,14 +71,13 @@ def test_windows_are_contiguous_and_hold_whole_steps_across_segments(stream: Str
 
 @given(streams(epochs=st.integers(1, 3)), st.data())
 def test_lanes_window_and_batching_may_change_in_the_middle_of_a_pass(stream: Stream, data: st.DataObject) -> None:
-    last = num_windows(stream)
+    last = round_end(stream, 0)
     assume(last > 1)
     at = data.draw(st.integers(1, last - 1))
     lanes = data.draw(st.integers(1, 5))
     rule = data.draw(rules())
     size = lanes * (rule.size if isinstance(rule, Fixed) else 1) * data.draw(st.integers(1, 9))
     changed = amended(stream, at, 0, lanes=lanes, rule=rule, window_size=size, balance=1)
-    epochs = stream.segments[0].pieces[0].stop_draw // stream.segments[0].pieces[0].blend.total
     seen = Counter(
         (source, epoch, row)
         for step, _ in single(changed).steps()
@@ -89,10 +88,11 @@ def test_lanes_window_and_batching_may_change_in_the_middle_of_a_pass(stream: St
         )
     )
     assert seen == Counter(
-        (s, e, r) for s, walk in enumerate(stream.walks) for e in range(epochs) for r in range(walk.num_rows)
+        (s, e, r) for s, walk in enumerate(stream.walks) for e in range(stream.epochs) for r in range(walk.num_rows)
     )
-    ends = {stream.segments[0].pieces[0].pass_end(d) for d in range(stream.segments[0].pieces[0].stop_draw)}
-    for number in range(num_windows(changed)):
+    pass_draws = stream.segments[0].pieces[0].blend.pass_draws
+    ends = range(pass_draws, pass_draws * stream.epochs, pass_draws)
+    for number in range(round_end(changed, 0)):
         first, stop = window_draws(segment_at(changed, number), number)
         assert not any(first < end < stop for end in ends)
 
@@ -103,7 +103,7 @@ def test_an_excluded_row_is_a_hole_and_moves_no_other_draw(stream: Stream, data:
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, stream.walks[source].num_rows - 1), max_size=12))))
     rows = rows.astype(np.int64)
     changed = amended(stream, 0, 0, excluded={source: rows})
-    for number in range(min(4, num_windows(stream) or 4)):
+    for number in range(min(4, round_end(stream, 0) or 4)):
         before, after = plan_window(stream, number).picks, plan_window(changed, number)
         keep = ~((before.source == source) & np.isin(before.row, rows))
         assert np.array_equal(after.picks.row, before.row[keep])

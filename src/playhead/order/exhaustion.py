@@ -26,7 +26,7 @@ class Mixture:
 def pieces_of(mixture: Mixture, policy: str, epochs: int | None, first_draw: int, base: IntArray) -> tuple[Piece, ...]:
     """The pieces from `first_draw` on, where the sources' draw counters stand at `base`.
 
-    - `epochs`: every row once a pass, that many passes;
+    - `epochs`: every row once a pass, pass after pass; the stream says after how many it pauses;
     - `repeat`: endless;
     - `stop_first`: ends right after the draw that takes a source's last row;
     - `stop_all`: ends when the last source has finished its first epoch;
@@ -34,8 +34,7 @@ def pieces_of(mixture: Mixture, policy: str, epochs: int | None, first_draw: int
     """
     if epochs is not None:
         blend, order = passes([int(n) for n in mixture.num_rows], mixture.key)
-        stop = first_draw + epochs * blend.total
-        return (Piece(first_draw, stop, mixture.members[order], base, blend),)
+        return (Piece(first_draw, None, mixture.members[order], base, blend),)
     piece = Piece(first_draw, None, mixture.members, base, weighted(list(mixture.weights), extend(mixture.key, 0)))
     if policy == "repeat":
         return (piece,)

@@ -28,6 +28,7 @@ def _stream(stream: Stream, tables: list[Table]) -> dict[str, Any]:
     return {
         "name": stream.name,
         "seed": stream.seed,
+        "epochs": stream.epochs,
         "segments": [_segment(segment) for segment in stream.segments],
         "sources": [
             {

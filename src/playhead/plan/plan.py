@@ -19,7 +19,7 @@ from playhead.order.picks import Picks
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.receipt import START, begin_step, fold_lanes
 from playhead.plan.rules import Fixed
-from playhead.plan.segments import Stream, num_windows, segment_at
+from playhead.plan.segments import Stream, round_end, round_of, segment_at
 from playhead.plan.step import MicroBatch, Step, with_idle_filled
 from playhead.plan.window import Window, plan_window
 from playhead.seeds import hash_text
@@ -62,11 +62,16 @@ class Plan:
         return known
 
     def steps(self, cursor: Cursor | None = None) -> Iterator[tuple[Step, Cursor]]:
-        """Every step from the cursor on, each with the cursor after it."""
+        """Every step from the cursor to the end of its round, each with the cursor after it."""
         cursor = cursor or self.start()
-        while (found := self.step_at(cursor)) is not None:
+        number = self.round_of(cursor)
+        while self.round_of(cursor) == number and (found := self.step_at(cursor)) is not None:
             step, cursor = found
             yield step, cursor
+
+    def round_of(self, cursor: Cursor) -> int:
+        """The round a cursor stands in: that of the sub-stream that is furthest behind."""
+        return min(round_of(stream, place.window) for stream, place in zip(self.streams, cursor.places, strict=True))
 
     def step_at(self, cursor: Cursor) -> tuple[Step, Cursor] | None:
         """The step at a cursor and the cursor after it; None at the end of the stream."""
@@ -93,15 +98,16 @@ class Plan:
         and the way is long, in closed form and without a receipt.
         """
         cursor = known or self.start()
+        number = self.round_of(cursor)
         jump = self._closed_form(step)
         if jump is not None and jump.places[0].window > cursor.places[0].window + 1:
             return jump
         while cursor.step < step:
             found = self.advance(cursor)
-            if found is None:
+            if found is None or self.round_of(cursor) != number:
                 raise _past_the_end(step, cursor.step)
             cursor = found
-        if self._settled(cursor) is None:
+        if self.round_of(cursor) != number:
             raise _past_the_end(step, cursor.step)
         return cursor
 
@@ -111,7 +117,7 @@ class Plan:
         stream = self.streams[0]
         segment = stream.segments[0]
         rule = segment.rule
-        endless = num_windows(stream) is None and len(stream.segments) == 1 and not segment.excluded
+        endless = round_end(stream, 0) is None and len(stream.segments) == 1 and not segment.excluded
         if not isinstance(rule, Fixed) or not endless:
             return None
         window, inside = divmod(step, segment.window_size // (rule.size * segment.lanes))
@@ -119,9 +125,11 @@ class Plan:
 
     def _settled(self, cursor: Cursor) -> tuple[Cursor, tuple[int, ...]] | None:
         """The cursor moved to where a step really is, and the sub-streams that play in it; None at the end."""
-        places = tuple(self._next_place(i, place) for i, place in enumerate(cursor.places))
-        alive = tuple(i for i, place in enumerate(places) if place is not None)
-        cursor = replace(cursor, places=tuple(n or old for n, old in zip(places, cursor.places, strict=True)))
+        number = self.round_of(cursor)
+        ends = [round_end(stream, number) for stream in self.streams]
+        places = tuple(self._with_step(i, place, ends[i]) for i, place in enumerate(cursor.places))
+        alive = tuple(i for i, (place, end) in enumerate(zip(places, ends, strict=True)) if _before(place, end))
+        cursor = replace(cursor, places=places)
         if not alive:
             return None
         if self.fuse is None:
@@ -134,14 +142,11 @@ class Plan:
                 return cursor, (int(turns[hits[0]]),)
             cursor = replace(cursor, turn=cursor.turn + _TURNS_AT_A_TIME)
 
-    def _next_place(self, stream: int, place: Place) -> Place | None:
-        """The place itself, or the start of the next window that has a step; None past the last."""
-        last = num_windows(self.streams[stream])
-        while last is None or place.window < last:
-            if place.step < self.window(stream, place.window).num_steps:
-                return place
+    def _with_step(self, stream: int, place: Place, end: int | None) -> Place:
+        """The place itself, or the start of the next window that has a step: one of holes alone has none."""
+        while _before(place, end) and place.step >= self.window(stream, place.window).num_steps:
             place = Place(place.window + 1, 0)
-        return None
+        return place
 
     def _advanced(self, cursor: Cursor, playing: tuple[int, ...]) -> Cursor:
         receipt = cursor.receipt
@@ -154,10 +159,18 @@ class Plan:
                     window = self.window(stream, place.window)
                     receipt = fold_lanes(receipt, window, place.step, lane, self.source_hashes[stream])
                 lane += self._num_lanes(stream, cursor.places[stream])
-        places = tuple(
-            Place(place.window, place.step + 1) if i in playing else place for i, place in enumerate(cursor.places)
-        )
+        places = tuple(self._after(i, place) if i in playing else place for i, place in enumerate(cursor.places))
         return Cursor(cursor.step + 1, places, cursor.turn + 1, receipt)
+
+    def _after(self, stream: int, place: Place) -> Place:
+        """The next place, in the next window where this one is done: a cursor at the end of a round is past it."""
+        if place.step + 1 < self.window(stream, place.window).num_steps:
+            return Place(place.window, place.step + 1)
+        following = Place(place.window + 1, 0)
+        if not segment_at(self.streams[stream], place.window).excluded:
+            return following
+        number = round_of(self.streams[stream], place.window)
+        return self._with_step(stream, following, round_end(self.streams[stream], number))
 
     def _lanes_of_step(self, cursor: Cursor) -> tuple[int, ...]:
         """The sub-streams that have lanes in the step, in lane order."""
@@ -184,6 +197,10 @@ class Plan:
         lanes = self.streams[stream].segments[-1].lanes
         nothing = Picks(*(np.empty(0, np.int64) for _ in range(3)))
         return [MicroBatch(first_lane + lane, stream, nothing, None, True) for lane in range(lanes)]
+
+
+def _before(place: Place, end: int | None) -> bool:
+    return end is None or place.window < end
 
 
 def _past_the_end(step: int, num_steps: int) -> EndOfStreamError:

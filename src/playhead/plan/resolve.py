@@ -21,7 +21,7 @@ from playhead.plan.parts import shard_ranges
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Rule
 from playhead.plan.segments import Segment, Stream
-from playhead.plan.weights import check_weights, sample_weights
+from playhead.plan.weights import check_turns, check_weights, sample_weights
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Recipe
 from playhead.seeds import extend, key
@@ -50,6 +50,7 @@ def resolve(recipe: Recipe, tables: Mapping[str, Table], world_size: int = 1) ->
     fuse = None
     if isinstance(recipe.fuse, dict):
         weights = [Fraction(str(recipe.fuse[branch.name])) for branch in found]
+        check_turns(found, weights)
         fuse = weighted(weights, key(recipe.seed, "fuse"))
     return Plan(streams, fuse, fingerprint(streams, fuse, tables_by_stream(streams, found, tables)))
 
@@ -57,7 +58,8 @@ def resolve(recipe: Recipe, tables: Mapping[str, Table], world_size: int = 1) ->
 def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], world_size: int = 1) -> Plan:
     """The plan of a named evaluation set: source after source in file order, every row once."""
     branch = evaluation_branch(recipe, split)
-    members = [Member(leaf, tables[leaf.path], Fraction(1)) for leaf in branch.leaves()]
+    chosen = [(leaf, tables[leaf.path]) for leaf in branch.leaves()]
+    members = [Member(leaf, table, Fraction(table.num_rows)) for leaf, table in chosen]
     rule, size = _rule_and_window(branch, members, branch.lanes or world_size)
     pieces = []
     first = 0
@@ -111,7 +113,7 @@ def _stream(recipe: Recipe, branch: Branch, tables: Mapping[str, Table], lanes: 
     )
     pieces = pieces_of(mixture, recipe.exhaustion, recipe.epochs, 0, np.zeros(len(members), np.int64))
     rule, size = _rule_and_window(branch, members, lanes)
-    return _assembled(branch, recipe.seed, members, walks, pieces, (rule, size, lanes), part)
+    return _assembled(branch, recipe.seed, members, walks, pieces, (rule, size, lanes), part, recipe.epochs)
 
 
 def _assembled(
@@ -122,6 +124,7 @@ def _assembled(
     pieces: tuple[Piece, ...],
     rules: tuple[Rule, int, int],
     part: int | None = None,
+    epochs: int | None = None,
 ) -> Stream:
     rule, size, lanes = rules
     balance = branch.balance or default_balance(lanes)
@@ -134,6 +137,7 @@ def _assembled(
         tuple(member.table.lengths_of if member.table.histogram else None for member in members),
         tuple(member.table.outputs_of if member.table.output_histogram else None for member in members),
         (segment,),
+        epochs,
     )
 
 

@@ -12,6 +12,7 @@ from playhead.errors import EndOfStreamError
 from playhead.order.picks import Piece, counters_at
 from playhead.order.walk import Walk
 from playhead.plan.rules import Rule
+from playhead.recipe.units import ceil_div
 from playhead.types import IntArray, LengthArray
 
 LengthsOf = Callable[[IntArray], LengthArray]
@@ -39,7 +40,8 @@ class Segment:
 class Stream:
     """One sub-stream: its sources, and its segments in order.
 
-    `lengths_of[s]` and `outputs_of[s]` look lengths of rows of source s up; None where a source has none.
+    `lengths_of[s]` and `outputs_of[s]` look lengths of rows of source s up; None where a source has none. A round is
+    what one iteration delivers: `epochs` passes, or all there is; after a round of passes the next one may follow.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Stream:
     lengths_of: tuple[LengthsOf | None, ...]
     outputs_of: tuple[LengthsOf | None, ...]
     segments: tuple[Segment, ...]
+    epochs: int | None = None
 
     @property
     def in_order(self) -> bool:
@@ -66,11 +69,11 @@ def window_draws(segment: Segment, window: int) -> tuple[int, int]:
     size = segment.window_size
     start = segment.first_draw
     end = _pass_end(segment)
-    in_first_pass = None if end is None else -(-(end - start) // size)
+    in_first_pass = None if end is None else ceil_div(end - start, size)
     pass_draws = segment.pieces[0].blend.pass_draws
     if pass_draws and in_first_pass is not None and nth >= in_first_pass:
         assert end is not None
-        passes, nth = divmod(nth - in_first_pass, -(-pass_draws // size))
+        passes, nth = divmod(nth - in_first_pass, ceil_div(pass_draws, size))
         start = end + passes * pass_draws
         end = start + pass_draws
     stop = segment.pieces[-1].stop_draw
@@ -80,18 +83,34 @@ def window_draws(segment: Segment, window: int) -> tuple[int, int]:
     return first, first + size if end is None else min(first + size, end)
 
 
-def num_windows(stream: Stream) -> int | None:
-    """How many windows there are; None for an endless stream."""
-    segment = stream.segments[-1]
-    stop, end = segment.pieces[-1].stop_draw, _pass_end(segment)
-    if stop is None or end is None:
+def round_end(stream: Stream, number: int) -> int | None:
+    """The first window after a round; None where the stream is endless."""
+    end = _round_end_draw(stream, number)
+    if end is None:
         return None
-    size = segment.window_size
-    count = segment.first_window + -(-(end - segment.first_draw) // size)
-    pass_draws = segment.pieces[0].blend.pass_draws
-    if pass_draws:
-        count += (stop - end) // pass_draws * -(-pass_draws // size)
-    return count
+    segment = next((s for s in reversed(stream.segments) if s.first_draw < end), stream.segments[0])
+    size, pass_draws = segment.window_size, segment.pieces[0].blend.pass_draws
+    first_end = _pass_end(segment)
+    assert first_end is not None
+    count = segment.first_window + ceil_div(min(first_end, end) - segment.first_draw, size)
+    return count + ((end - first_end) // pass_draws * ceil_div(pass_draws, size) if pass_draws else 0)
+
+
+def round_of(stream: Stream, window: int) -> int:
+    """The round a window belongs to; 1 for one past the end of a stream that has no passes."""
+    if stream.epochs is None:
+        end = round_end(stream, 0)
+        return 0 if end is None or window < end else 1
+    first = stream.segments[0].pieces[0]
+    draw, _ = window_draws(segment_at(stream, window), window)
+    return (draw - first.first_draw) // (stream.epochs * first.blend.pass_draws)
+
+
+def _round_end_draw(stream: Stream, number: int) -> int | None:
+    if stream.epochs is None:
+        return stream.segments[-1].pieces[-1].stop_draw
+    first = stream.segments[0].pieces[0]
+    return first.first_draw + (number + 1) * stream.epochs * first.blend.pass_draws
 
 
 def amended(stream: Stream, window: int, first_step: int, **changes: object) -> Stream:

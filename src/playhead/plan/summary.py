@@ -10,7 +10,7 @@ from playhead.plan.form import bucket_of
 from playhead.plan.groups import padded_costs, total_lengths
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Pack, effective
-from playhead.plan.segments import Stream, num_windows, segment_at
+from playhead.plan.segments import Stream, round_end, segment_at
 from playhead.plan.window import Window
 from playhead.types import IntArray
 
@@ -19,13 +19,17 @@ _NUM_BINS = 16
 
 @dataclass(frozen=True)
 class SourceShare:
-    """A source in the stream: its share of samples and of length, and how many steps take it through once."""
+    """A source in the stream: its share of samples and of length, and how many steps take it through once.
+
+    Those are steps of the whole stream, the ones that go to other sub-streams included; None where no draw of it was
+    seen.
+    """
 
     name: str
     num_rows: int
     samples_share: float
     length_share: float | None
-    steps_per_epoch: float
+    steps_per_epoch: float | None
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class StreamSummary:
 
 def summarise(plan: Plan, stream: int, max_windows: int = 4) -> StreamSummary:
     """Plan the first windows of a sub-stream and measure them."""
-    last = num_windows(plan.streams[stream])
+    last = round_end(plan.streams[stream], 0)
     windows = [plan.window(stream, number) for number in range(min(max_windows, last or max_windows))]
     segment = segment_at(plan.streams[stream], 0)
     num_steps = sum(window.num_steps for window in windows)
@@ -90,7 +94,7 @@ def summarise(plan: Plan, stream: int, max_windows: int = 4) -> StreamSummary:
         whole_step_cost=max(0, len(sizes) - formed) / formed,
         uneven_cost=_uneven_cost(windows),
         idle_lanes=int((sizes == 0).sum()),
-        sources=_sources(plan.streams[stream], windows, num_steps),
+        sources=_sources(plan.streams[stream], windows, num_steps / _turns(plan, stream)),
         lengths=() if lengths is None else length_bins(lengths),
     )
 
@@ -112,7 +116,12 @@ def length_bins(lengths: IntArray) -> tuple[LengthBin, ...]:
     )
 
 
-def _sources(stream: Stream, windows: list[Window], num_steps: int) -> tuple[SourceShare, ...]:
+def _turns(plan: Plan, stream: int) -> float:
+    """The share of steps in which a sub-stream plays."""
+    return 1.0 if plan.fuse is None else int(plan.fuse.shares[stream]) / plan.fuse.total
+
+
+def _sources(stream: Stream, windows: list[Window], num_steps: float) -> tuple[SourceShare, ...]:
     source = np.concatenate([window.picks.source for window in windows])
     lengths = _all_lengths(windows)
     counts = np.bincount(source, minlength=len(stream.walks))
@@ -123,7 +132,7 @@ def _sources(stream: Stream, windows: list[Window], num_steps: int) -> tuple[Sou
             walk.num_rows,
             float(counts[i] / counts.sum()),
             None if sums is None else float(sums[i] / sums.sum()),
-            float(walk.num_rows * num_steps / counts[i]) if counts[i] else float("inf"),
+            float(walk.num_rows * num_steps / counts[i]) if counts[i] else None,
         )
         for i, (name, walk) in enumerate(zip(stream.source_names, stream.walks, strict=True))
     )
