@@ -5,7 +5,9 @@ Each function runs in the page's fresh directory and writes files there.
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from pathlib import Path
 
 
@@ -27,3 +29,32 @@ def make_data() -> None:
 
 def _write(file: Path, rows: list[dict[str, object]]) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def make_talks() -> None:
+    """Talks of many lengths in four files, notes, and a dev set; whole numbers only, alike on every platform."""
+    Path("talks").mkdir()
+    rows = [_talk(i) for i in range(2000)]
+    for shard in range(4):
+        _write(Path("talks") / f"part-{shard}.jsonl", rows[500 * shard : 500 * (shard + 1)])
+    _write(Path("notes.jsonl"), [{"id": f"note-{i}", "num_tokens": 1 + i * i * 7919 % 500} for i in range(3000)])
+    _write(Path("dev.jsonl"), [{"id": f"dev-{i}", "num_tokens": 20 + i * 37 % 200} for i in range(45)])
+    Path("bad-ids.txt").write_text("# reported by listeners\ntalk-17\ntalk-99\ntalk-5000\n")
+
+
+def _talk(i: int) -> dict[str, object]:
+    eighths = 8 + (i * 7919 % 16) * (i * i * 31 % 17)  # of a second
+    spoken = {"duration": eighths / 8, "num_tokens": eighths * (2 + i % 11) // 8}
+    return {"id": f"talk-{i}", **spoken, "lang": ("en", "en", "pl", "xx", "en")[i % 5]}
+
+
+def make_files() -> None:
+    """A file or two of every format: JSON lines, and a WebDataset tar of four samples."""
+    make_data()
+    with tarfile.open("calls.tar", "w") as tar:
+        for i in range(4):
+            about = json.dumps({"duration": 2.5 + i, "text": "hello"}).encode()
+            for extension, data in (("wav", b"RIFF" * (10 + i)), ("json", about)):
+                member = tarfile.TarInfo(f"call-{i}.{extension}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
