@@ -89,9 +89,6 @@ def test_tars_that_webdataset_wrote_give_the_samples_that_webdataset_reads(tmp_p
 def test_directories_links_global_headers_and_odd_owners_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "made by hand"}) as tar:
-        folder = tarfile.TarInfo("d")
-        folder.type = tarfile.DIRTYPE
-        tar.addfile(folder)
         for i, owner in enumerate((2**31, 2**22, 0)):
             info = tarfile.TarInfo(f"d/k{i}.txt")
             info.size, info.uid, info.uname = 3, owner, "Łukasz"
@@ -99,6 +96,9 @@ def test_directories_links_global_headers_and_odd_owners_do_not_matter(tmp_path:
             link = tarfile.TarInfo(f"d/link{i}.txt")
             link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
             tar.addfile(link)
+            folder = tarfile.TarInfo(f"d{i}.d")
+            folder.type = tarfile.DIRTYPE
+            tar.addfile(folder)
     with tarfile.open(path) as tar:
         offsets = [member.offset for member in tar.getmembers() if member.isfile()]
     chunk = scan(path)
@@ -146,6 +146,13 @@ def test_a_tar_without_an_end_marker_is_read_only_when_the_recipe_says_so(tmp_pa
     path.write_bytes(path.read_bytes()[:1024])
     assert "allow_no_end" in refuse(path, Spec())
     assert scan(path, Spec(options={"allow_no_end": True})).num_rows == 1
+
+
+def test_a_member_cut_short_is_an_error_whatever_the_recipe_says(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("a.txt", b"x" * 512), ("b.txt", b"x" * 600)], tarfile.USTAR_FORMAT)
+    path.write_bytes(path.read_bytes()[: 1024 + 512 + 512])
+    message = refuse(path, Spec(options={"allow_no_end": True}))
+    assert 'byte 1,024: the tar is truncated in member "b.txt"' in message
 
 
 def test_a_compressed_tar_is_refused_as_such(tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ def test_a_selection_is_what_the_rules_leave_with_each_loss_charged_in_order(
     assert table.raw_rows(np.arange(len(flat))).tolist() == [starts[i] + j for i, j in flat]
 
 
+def test_a_limit_that_no_binary_number_equals_still_belongs_to_the_range(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": i, "d": d} for i, d in enumerate([0.7, 0.9, 1.1, 1.11, None])])
+    recipe = recipe_over(tmp_path, keep={"d": [0.7, 1.1]})
+    prepare(recipe)
+    assert all_lengths(table_of(recipe)) == [0, 1, 2]
+
+
 def test_no_bitmap_is_kept_where_every_row_is(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", [{"n": i} for i in range(5)])
     for keep in ({}, {"n": [0, 9]}):

@@ -18,20 +18,21 @@ from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
 from small_data import all_lengths, bytes_of, recipe_over, table_of
 
+NUM_SHARDS = 4
 
-def in_child(recipe: Recipe, kill_before: int | None) -> bool:
-    """Prepare in a forked process; whether it was killed."""
+
+def in_child(recipe: Recipe, kill_before: int | None) -> int | None:
+    """Prepare in a forked process; the number of shards it scanned, None if it was killed."""
     child = os.fork()
     if child == 0:
         if kill_before is not None:
             kill_at_call(kill_before)
-        prepare(recipe)
-        os._exit(0)
+        os._exit(prepare(recipe).sources[0].scanned_shards)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
+        return None
+    assert os.WEXITSTATUS(status) <= NUM_SHARDS
+    return os.WEXITSTATUS(status)
 
 
 def kill_at_call(number: int) -> None:
@@ -62,7 +63,7 @@ def main(folder: Path) -> None:
     put(folder / "new", work)
     in_child(recipe, None)
     expected, lengths = bytes_of(work / "cache"), all_lengths(table_of(recipe))
-    number = 0
+    number, left_to_scan = 0, NUM_SHARDS - 1
     killed = True
     while killed:
         number += 1
@@ -70,12 +71,16 @@ def main(folder: Path) -> None:
         put(folder / "old", work)
         in_child(recipe, None)
         put(folder / "new", work)
-        killed = in_child(recipe, number)
+        killed = in_child(recipe, number) is None
         try:
             assert all_lengths(table_of(recipe)) == lengths, f"kill {number}: a mixture"
         except (DataError, NotPreparedError):
             assert killed
-        in_child(recipe, None)
+        # One shard is the same in both; and the later the kill, the less there is left to scan.
+        scanned = in_child(recipe, None)
+        assert scanned is not None
+        assert scanned <= left_to_scan, f"kill {number}: scanned again"
+        left_to_scan = scanned
         assert bytes_of(work / "cache") == expected, f"kill {number}: other bytes"
     print(number - 1)
 

@@ -17,7 +17,7 @@ from playhead.recipe.values import Length, Recipe
 from small_data import all_lengths, bytes_of, recipe_over, table_of, write_jsonl
 
 HERE = Path(__file__).parent
-PATHS = os.pathsep.join([str(HERE), str(HERE.parent)])
+PATHS = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
 
 
 def shards(folder: Path, shift: int = 0) -> Path:

@@ -60,7 +60,6 @@ class Ledger:
             data = fresh.astype("<u8").tobytes()
             with writing_to(self.path):
                 end = len(known) * self.width * _NUMBER_BYTES
-                os.ftruncate(descriptor, end)
                 while data:
                     written = os.pwrite(descriptor, data, end)
                     data, end = data[written:], end + written

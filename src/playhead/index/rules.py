@@ -86,7 +86,8 @@ def _in_range(rule: Range, columns: list[Array]) -> Keeps:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 ratio = values.astype(np.float64) / np.asarray(columns[1][low:high]).astype(np.float64)
                 values = ratio.astype(np.float32)
-        kept = ~np.isnan(values)
+        # NaN, a missing value, is within no limits; a rule has one at least.
+        kept = np.ones(values.size, dtype=np.bool_)
         if rule.low is not None:
             kept &= values >= np.float32(rule.low)
         if rule.high is not None:
