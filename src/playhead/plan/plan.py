@@ -26,6 +26,7 @@ from playhead.seeds import hash_text
 from playhead.types import UIntArray
 
 _TURNS_AT_A_TIME = 1024
+_NOTHING = Picks(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 @dataclass(frozen=True)
@@ -73,20 +74,38 @@ class Plan:
         """The round a cursor stands in: that of the sub-stream that is furthest behind."""
         return min(round_of(stream, place.window) for stream, place in zip(self.streams, cursor.places, strict=True))
 
-    def step_at(self, cursor: Cursor) -> tuple[Step, Cursor] | None:
-        """The step at a cursor and the cursor after it; None at the end of the stream."""
+    def step_at(self, cursor: Cursor, lanes: range | None = None) -> tuple[Step, Cursor] | None:
+        """The step at a cursor and the cursor after it; None at the end of the stream.
+
+        With `lanes` only those are laid out: a rank of thousands need not look at the others' picks.
+        """
         ready = self._settled(cursor)
         if ready is None:
             return None
         cursor, playing = ready
-        batches: list[MicroBatch] = []
-        for stream in self._lanes_of_step(cursor):
-            if stream in playing:
-                batches += self._lanes(stream, cursor.places[stream], len(batches))
-            else:
-                batches += self._idle_lanes(stream, len(batches))
+        batches = self._micro_batches(cursor, playing, lanes)
+        if lanes is not None and any(batch.idle for batch in batches):
+            whole = with_idle_filled(self._micro_batches(cursor, playing, None))
+            batches = [whole[batch.lane] for batch in batches]
         after = self._advanced(cursor, playing)
-        return Step(cursor.step, with_idle_filled(batches), after.receipt), after
+        return Step(cursor.step, with_idle_filled(batches) if lanes is None else tuple(batches), after.receipt), after
+
+    def _micro_batches(self, cursor: Cursor, playing: tuple[int, ...], lanes: range | None) -> list[MicroBatch]:
+        """The wanted lanes of a step, the idle ones empty."""
+        batches: list[MicroBatch] = []
+        first_lane = 0
+        for stream in self._lanes_of_step(cursor):
+            place = cursor.places[stream]
+            stop_lane = first_lane + self._num_lanes(stream, place)
+            wanted = [
+                n for n in (range(first_lane, stop_lane) if lanes is None else lanes) if first_lane <= n < stop_lane
+            ]
+            if stream in playing:
+                batches += [self._lane(stream, place, lane, first_lane) for lane in wanted]
+            else:
+                batches += [MicroBatch(lane, stream, _NOTHING, None, True) for lane in wanted]
+            first_lane = stop_lane
+        return batches
 
     def advance(self, cursor: Cursor) -> Cursor | None:
         """The cursor one step on, without laying the step out; None at the end of the stream."""
@@ -182,21 +201,11 @@ class Plan:
     def _num_lanes(self, stream: int, place: Place) -> int:
         return segment_at(self.streams[stream], place.window).lanes
 
-    def _lanes(self, stream: int, place: Place, first_lane: int) -> list[MicroBatch]:
+    def _lane(self, stream: int, place: Place, lane: int, first_lane: int) -> MicroBatch:
         window = self.window(stream, place.window)
-        found = []
-        for lane in range(window.lanes):
-            members = window.members(place.step, lane)
-            lengths = None if window.lengths is None else window.lengths[members]
-            batch = MicroBatch(first_lane + lane, stream, window.picks.take(members), lengths, not len(members))
-            found.append(batch)
-        return found
-
-    def _idle_lanes(self, stream: int, first_lane: int) -> list[MicroBatch]:
-        """The lanes of a zipped sub-stream that has ended before the others."""
-        lanes = self.streams[stream].segments[-1].lanes
-        nothing = Picks(*(np.empty(0, np.int64) for _ in range(3)))
-        return [MicroBatch(first_lane + lane, stream, nothing, None, True) for lane in range(lanes)]
+        members = window.members(place.step, lane - first_lane)
+        lengths = None if window.lengths is None else window.lengths[members]
+        return MicroBatch(lane, stream, window.picks.take(members), lengths, not len(members))
 
 
 def _before(place: Place, end: int | None) -> bool:
