@@ -30,6 +30,16 @@ _NOTHING = Picks(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 @dataclass(frozen=True)
+class Part:
+    """The lanes [first_lane, stop_lane) of a step, and the place of the sub-stream they are of; None where it ended."""
+
+    stream: int
+    first_lane: int
+    stop_lane: int
+    place: Place | None
+
+
+@dataclass(frozen=True)
 class Plan:
     """A pure function from cursors to steps; it remembers the last windows it planned, nothing else.
 
@@ -82,35 +92,23 @@ class Plan:
         ready = self._settled(cursor)
         if ready is None:
             return None
-        cursor, playing = ready
-        batches = self._micro_batches(cursor, playing, lanes)
-        if lanes is not None and any(batch.idle for batch in batches):
-            whole = with_idle_filled(self._micro_batches(cursor, playing, None))
+        cursor, parts = ready
+        batches = self._micro_batches(parts, lanes)
+        if any(batch.idle for batch in batches):
+            whole = with_idle_filled(self._micro_batches(parts, None))
             batches = [whole[batch.lane] for batch in batches]
-        after = self._advanced(cursor, playing)
-        return Step(cursor.step, with_idle_filled(batches) if lanes is None else tuple(batches), after.receipt), after
-
-    def _micro_batches(self, cursor: Cursor, playing: tuple[int, ...], lanes: range | None) -> list[MicroBatch]:
-        """The wanted lanes of a step, the idle ones empty."""
-        batches: list[MicroBatch] = []
-        first_lane = 0
-        for stream in self._lanes_of_step(cursor):
-            place = cursor.places[stream]
-            stop_lane = first_lane + self._num_lanes(stream, place)
-            wanted = [
-                n for n in (range(first_lane, stop_lane) if lanes is None else lanes) if first_lane <= n < stop_lane
-            ]
-            if stream in playing:
-                batches += [self._lane(stream, place, lane, first_lane) for lane in wanted]
-            else:
-                batches += [MicroBatch(lane, stream, _NOTHING, None, True) for lane in wanted]
-            first_lane = stop_lane
-        return batches
+        after = self._advanced(cursor, parts)
+        return Step(cursor.step, tuple(batches), after.receipt), after
 
     def advance(self, cursor: Cursor) -> Cursor | None:
         """The cursor one step on, without laying the step out; None at the end of the stream."""
         ready = self._settled(cursor)
         return None if ready is None else self._advanced(*ready)
+
+    def parts_at(self, cursor: Cursor) -> tuple[Part, ...]:
+        """Which sub-stream has which lanes of the step at a cursor; empty at the end of the stream."""
+        ready = self._settled(cursor)
+        return () if ready is None else ready[1]
 
     def seek(self, step: int, known: Cursor | None = None) -> Cursor:
         """The cursor of a step: walked to from a known cursor, or, where every window has the same number of steps
@@ -142,24 +140,38 @@ class Plan:
         window, inside = divmod(step, segment.window_size // (rule.size * segment.lanes))
         return Cursor(step, (Place(window, inside),), 0, None)
 
-    def _settled(self, cursor: Cursor) -> tuple[Cursor, tuple[int, ...]] | None:
-        """The cursor moved to where a step really is, and the sub-streams that play in it; None at the end."""
+    def _settled(self, cursor: Cursor) -> tuple[Cursor, tuple[Part, ...]] | None:
+        """The cursor moved to where a step really is, and who has its lanes; None at the end."""
         number = self.round_of(cursor)
         ends = [round_end(stream, number) for stream in self.streams]
         places = tuple(self._with_step(i, place, ends[i]) for i, place in enumerate(cursor.places))
-        alive = tuple(i for i, (place, end) in enumerate(zip(places, ends, strict=True)) if _before(place, end))
-        cursor = replace(cursor, places=places)
+        alive = [i for i, (place, end) in enumerate(zip(places, ends, strict=True)) if _before(place, end)]
         if not alive:
             return None
-        if self.fuse is None:
-            return cursor, alive
+        cursor = replace(cursor, places=places)
+        chosen = range(len(self.streams))
+        if self.fuse is not None:
+            cursor = replace(cursor, turn=self._next_turn(cursor.turn, alive))
+            members, _ = blending.resolve(self.fuse, cursor.turn, cursor.turn + 1)
+            chosen = range(int(members[0]), int(members[0]) + 1)
+        parts = []
+        first_lane = 0
+        for stream in chosen:
+            place = places[stream]
+            lanes = segment_at(self.streams[stream], place.window).lanes
+            parts.append(Part(stream, first_lane, first_lane + lanes, place if stream in alive else None))
+            first_lane += lanes
+        return cursor, tuple(parts)
+
+    def _next_turn(self, turn: int, alive: list[int]) -> int:
+        """The first turn from here on that goes to a sub-stream which has not ended."""
+        assert self.fuse is not None
         while True:
-            turns, _ = blending.resolve(self.fuse, cursor.turn, cursor.turn + _TURNS_AT_A_TIME)
-            (hits,) = np.nonzero(np.isin(turns, alive))
+            members, _ = blending.resolve(self.fuse, turn, turn + _TURNS_AT_A_TIME)
+            (hits,) = np.nonzero(np.isin(members, alive))
             if len(hits):
-                cursor = replace(cursor, turn=cursor.turn + int(hits[0]))
-                return cursor, (int(turns[hits[0]]),)
-            cursor = replace(cursor, turn=cursor.turn + _TURNS_AT_A_TIME)
+                return turn + int(hits[0])
+            turn += _TURNS_AT_A_TIME
 
     def _with_step(self, stream: int, place: Place, end: int | None) -> Place:
         """The place itself, or the start of the next window that has a step: one of holes alone has none."""
@@ -167,19 +179,18 @@ class Plan:
             place = Place(place.window + 1, 0)
         return place
 
-    def _advanced(self, cursor: Cursor, playing: tuple[int, ...]) -> Cursor:
-        receipt = cursor.receipt
-        if receipt is not None:
-            receipt = begin_step(receipt, cursor.step)
-            lane = 0
-            for stream in self._lanes_of_step(cursor):
-                if stream in playing:
-                    place = cursor.places[stream]
-                    window = self.window(stream, place.window)
-                    receipt = fold_lanes(receipt, window, place.step, lane, self.source_hashes[stream])
-                lane += self._num_lanes(stream, cursor.places[stream])
-        places = tuple(self._after(i, place) if i in playing else place for i, place in enumerate(cursor.places))
-        return Cursor(cursor.step + 1, places, cursor.turn + 1, receipt)
+    def _advanced(self, cursor: Cursor, parts: tuple[Part, ...]) -> Cursor:
+        receipt = None if cursor.receipt is None else begin_step(cursor.receipt, cursor.step)
+        places = list(cursor.places)
+        for part in parts:
+            if part.place is None:
+                continue
+            if receipt is not None:
+                window = self.window(part.stream, part.place.window)
+                hashes = self.source_hashes[part.stream]
+                receipt = fold_lanes(receipt, window, part.place.step, part.first_lane, hashes)
+            places[part.stream] = self._after(part.stream, part.place)
+        return Cursor(cursor.step + 1, tuple(places), cursor.turn + 1, receipt)
 
     def _after(self, stream: int, place: Place) -> Place:
         """The next place, in the next window where this one is done: a cursor at the end of a round is past it."""
@@ -191,21 +202,22 @@ class Plan:
         number = round_of(self.streams[stream], place.window)
         return self._with_step(stream, following, round_end(self.streams[stream], number))
 
-    def _lanes_of_step(self, cursor: Cursor) -> tuple[int, ...]:
-        """The sub-streams that have lanes in the step, in lane order."""
-        if self.fuse is None:
-            return tuple(range(len(self.streams)))
-        turns, _ = blending.resolve(self.fuse, cursor.turn, cursor.turn + 1)
-        return (int(turns[0]),)
+    def _micro_batches(self, parts: tuple[Part, ...], lanes: range | None) -> list[MicroBatch]:
+        """The wanted lanes of a step, the idle ones empty."""
+        batches: list[MicroBatch] = []
+        for part in parts:
+            own = range(part.first_lane, part.stop_lane)
+            wanted = own if lanes is None else [lane for lane in lanes if lane in own]
+            batches += [self._micro_batch(part, lane) for lane in wanted]
+        return batches
 
-    def _num_lanes(self, stream: int, place: Place) -> int:
-        return segment_at(self.streams[stream], place.window).lanes
-
-    def _lane(self, stream: int, place: Place, lane: int, first_lane: int) -> MicroBatch:
-        window = self.window(stream, place.window)
-        members = window.members(place.step, lane - first_lane)
+    def _micro_batch(self, part: Part, lane: int) -> MicroBatch:
+        if part.place is None:
+            return MicroBatch(lane, part.stream, _NOTHING, None, True)
+        window = self.window(part.stream, part.place.window)
+        members = window.members(part.place.step, lane - part.first_lane)
         lengths = None if window.lengths is None else window.lengths[members]
-        return MicroBatch(lane, stream, window.picks.take(members), lengths, not len(members))
+        return MicroBatch(lane, part.stream, window.picks.take(members), lengths, not len(members))
 
 
 def _before(place: Place, end: int | None) -> bool:
