@@ -29,3 +29,14 @@ def test_rank_and_select_agree_with_counting(drawn: list[bool]) -> None:
     assert select(words, before, rows).tolist() == chosen[::-1].tolist()
     lengths = (np.arange(mask.size) * 7).astype(np.uint32)
     assert select_lengths(words, before, rows, lengths).tolist() == lengths[chosen[::-1]].tolist()
+
+
+@given(st.lists(st.tuples(st.integers(1, 40_000), st.booleans()), min_size=1, max_size=8), st.integers(0, 1000))
+def test_select_finds_rows_however_unevenly_they_lie(runs: list[tuple[int, bool]], seed: int) -> None:
+    mask = np.concatenate([np.full(size, chosen) for size, chosen in runs])
+    words = pack_bits(mask)
+    blocks = count_blocks(words)
+    before = np.cumsum(blocks) - blocks
+    chosen = np.flatnonzero(mask)
+    rows = np.random.default_rng(seed).integers(0, chosen.size, 200) if chosen.size else np.empty(0, np.int64)
+    assert select(words, before, rows).tolist() == chosen[rows].tolist()

@@ -38,16 +38,38 @@ def _popcount(word: np.uint64) -> int:
 
 
 @kernel
-def _select(words: UIntArray, before: IntArray, row: int) -> int:
-    low, high = 0, before.size - 1
+def _block_of(before: IntArray, row: int) -> int:
+    """The block that holds a selected row: guessed as if rows were spread evenly, which they nearly are."""
+    last = before.size - 1
+    guess = min(last, row * last // max(1, before[last]))
+    step = 1
+    if before[guess] <= row:
+        low, high = guess, guess
+        while high < last and before[min(last, high + step)] <= row:
+            high = min(last, high + step)
+            low = high
+            step *= 2
+        high = min(last, high + step)
+    else:
+        low, high = guess, guess
+        while before[low] > row:
+            high = low
+            low = max(0, low - step)
+            step *= 2
     while low < high:
         middle = (low + high + 1) // 2
         if before[middle] <= row:
             low = middle
         else:
             high = middle - 1
-    left = row - before[low]
-    word = low * 8
+    return low
+
+
+@kernel
+def _select(words: UIntArray, before: IntArray, row: int) -> int:
+    block = _block_of(before, row)
+    left = row - before[block]
+    word = block * 8
     while True:
         here = _popcount(words[word])
         if left < here:

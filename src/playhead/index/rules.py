@@ -14,6 +14,7 @@ from playhead.formats.spec import Range
 from playhead.index.keys import find_hashes
 from playhead.index.layout import VERSION, Layout
 from playhead.index.opened import Index
+from playhead.recipe.tree import Leaf
 from playhead.recipe.units import for_people
 from playhead.seeds import hash_text
 from playhead.types import Array, BoolArray, IntArray
@@ -47,6 +48,7 @@ def selection_fingerprint(layout: Layout) -> str:
             VERSION,
             layout.rules,
             [layout.leaf.dropped_above, layout.leaf.output_dropped_above],
+            _dropped_beyond(layout.leaf),
             [digest_bytes(_contents(path)) for path in source.drop_ids],
             [digest_bytes(_contents(path)) for path in source.drop_rows],
         ]
@@ -74,7 +76,14 @@ def tests_of(layout: Layout, index: Index) -> tuple[list[Test], int]:
         tests.append(Test(f"overlong: above {for_people(limit, unit)}", _at_most(index.lengths, limit)))
     if (limit := layout.leaf.output_dropped_above) is not None and index.outputs is not None:
         tests.append(Test(f"overlong output: above {limit:,}", _at_most(index.outputs, limit)))
+    frontier = _dropped_beyond(layout.leaf)
+    if frontier is not None and index.lengths is not None and index.outputs is not None:
+        tests.append(Test("overlong: in no bucket", _held(index.lengths, index.outputs, frontier)))
     return tests, num_unknown
+
+
+def _dropped_beyond(leaf: Leaf) -> tuple[tuple[int, int], ...] | None:
+    return leaf.frontier if leaf.batching.overlong == "drop" else None
 
 
 def _in_range(rule: Range, columns: list[Array]) -> Keeps:
@@ -103,6 +112,17 @@ def _matching(column: Array) -> Keeps:
 
 def _at_most(lengths: Array, limit: int) -> Keeps:
     return lambda low, high: np.asarray(lengths[low:high]) <= limit
+
+
+def _held(lengths: Array, outputs: Array, frontier: tuple[tuple[int, int], ...]) -> Keeps:
+    return lambda low, high: held_by(frontier, lengths[low:high], outputs[low:high])
+
+
+def held_by(frontier: tuple[tuple[int, int], ...], lengths: Array, outputs: Array) -> BoolArray:
+    """Which samples a bucket of two lengths holds."""
+    edges, most = np.array(frontier).T
+    places = np.searchsorted(edges, lengths)
+    return (places < len(edges)) & (outputs <= most[np.minimum(places, len(edges) - 1)])
 
 
 def _outside(rows: IntArray) -> Keeps:

@@ -55,7 +55,6 @@ class PrepareReport(Struct, frozen=True):
     """The whole recipe. `changed` is false when there was nothing to do."""
 
     sources: tuple[SourceReport, ...]
-    failures: tuple[Failure, ...] = ()
     dry_run: bool = False
 
     @property
