@@ -32,26 +32,28 @@ def seek(recipe: Recipe, plan: Plan, step: int) -> Cursor:
 
 
 def write_ahead(recipe: Recipe, plan: Plan, num_steps: int, progress: Callable[[int], None] | None = None) -> Cursor:
-    """Record cursors up to step `num_steps`, or the end of the stream; returns the last one reached.
+    """Record cursors up to step `num_steps`, or the end of the round; returns the last one reached.
 
     Records are added as they are found, so an interrupted run goes on where it was.
     """
     ledger = ledger_of(recipe, plan)
     cursor = nearest(ledger, plan, num_steps)
-    fresh: list[list[int]] = []
+    number = plan.round_of(cursor)
+    fresh = [cursor.to_record()] if cursor.step == 0 else []
     while cursor.step < num_steps:
         found = plan.advance(cursor)
         if found is None:
             break
-        entered = any(new.window != old.window for new, old in zip(found.places, cursor.places, strict=True))
-        if entered or cursor.step == 0:
+        before, cursor = cursor, found
+        if plan.round_of(cursor) != number:
+            break
+        if any(new.window != old.window for new, old in zip(cursor.places, before.places, strict=True)):
             fresh.append(cursor.to_record())
-        cursor = found
+            if progress is not None:
+                progress(cursor.step)
         if len(fresh) == _RECORDS_AT_A_TIME:
             ledger.append(np.array(fresh, np.uint64))
             fresh.clear()
-            if progress is not None:
-                progress(cursor.step)
     if fresh:
         ledger.append(np.array(fresh, np.uint64))
     return cursor

@@ -13,7 +13,7 @@ from playhead.index.histogram import Histogram, bounds, lower_bounds
 from playhead.plan import rules
 from playhead.plan.rules import Rule, effective
 from playhead.recipe.tree import Leaf
-from playhead.recipe.units import ceil_div, in_units
+from playhead.recipe.units import ceil_div, for_people, in_units
 from playhead.recipe.values import Bucket, Budget, Fixed, Pack
 
 MIN_STEPS = 200
@@ -34,9 +34,10 @@ class Profile:
     length: FloatArray
     longest: int
 
-    @property
-    def mean(self) -> float:
-        return float(np.cumsum(self.length)[-1])
+    def mean(self, limit: int) -> float:
+        """The expected length of a draw, each counted up to `limit`: what is longer is cut, or stands alone."""
+        lengths = np.where(lower_bounds() > limit, self.chance * limit, self.length)
+        return float(np.cumsum(lengths)[-1])
 
 
 def profile(histograms: list[Histogram], shares: list[float], longest: int) -> Profile:
@@ -46,7 +47,7 @@ def profile(histograms: list[Histogram], shares: list[float], longest: int) -> P
     for histogram, share in zip(histograms, shares, strict=True):
         chance += histogram.counts * (share / histogram.num_rows)
         length += histogram.sums * (share / histogram.num_rows)
-    return Profile(chance, length, longest)
+    return Profile(chance, length, max(longest, 1))  # a sample without length is planned as 1
 
 
 def default_balance(lanes: int) -> int:
@@ -65,6 +66,12 @@ def resolve_rule(leaf: Leaf, inputs: Profile | None, outputs: Profile | None) ->
     if isinstance(batching, Budget):
         assert limit is not None
         budget = in_units(batching.budget, unit, f"{where}.budget")
+        if limit == 0:
+            raise RecipeError(
+                f"{where}.budget: is too small for a sample of any length, the quadratic term included",
+                found=f"budget {batching.budget:g}, quadratic {batching.quadratic:g}",
+                expected=f"at least {for_people(2, unit)}: a length of {for_people(1, unit)} and its quadratic term",
+            )
         return rules.Budget(budget, limit, quadratic, batching.overlong)
     assert inputs is not None
     edges, output_edges = _bucket_edges(batching, inputs, outputs, leaf)
@@ -86,9 +93,9 @@ def window_size(rule: Rule, lanes: int, inputs: Profile | None) -> int:
 
 def _draws_for(rule: rules.Budget | rules.Bucket | rules.Pack, lanes: int, inputs: Profile) -> float:
     if isinstance(rule, rules.Pack):
-        return MIN_STEPS * lanes * max(1.0, rule.max_length / max(inputs.mean, 1.0))
+        return MIN_STEPS * lanes * max(1.0, rule.max_length / max(inputs.mean(rule.limit), 1.0))
     if isinstance(rule, rules.Budget):
-        mean = int(effective(rule, np.array([max(1, round(inputs.mean))]))[0])
+        mean = int(effective(rule, np.array([max(1, round(inputs.mean(rule.limit)))]))[0])
         return MIN_STEPS * lanes * max(1.0, rule.budget / mean)
     chances = bucket_chances(rule, inputs)
     filled = [(chance, size) for chance, size in zip(chances, rule.sizes, strict=True) if chance > 0]
@@ -134,7 +141,7 @@ def equal_length_edges(lengths: Profile, num: int) -> list[int]:
     cumulative = np.cumsum(lengths.length)
     targets = [cumulative[-1] * (k / num) for k in range(1, num)]
     edges = {bounds(int(number))[1] - 1 for number in np.searchsorted(cumulative, targets)}
-    return sorted({edge for edge in edges if edge < lengths.longest} | {lengths.longest})
+    return sorted({edge for edge in edges if 0 < edge < lengths.longest} | {lengths.longest})
 
 
 def _bucket_sizes(batching: Bucket, edges: list[int], quadratic: int, leaf: Leaf) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from playhead.recipe.tree import Branch, Leaf, Node
 
 # Powers are taken in decimal arithmetic of a fixed precision: the same on every platform, which libm's are not.
 _POWERS = Context(prec=30)
+_LEAST = f"{100 / LARGEST_BLOCK:.5f} %"
 
 
 def sample_weights(branch: Branch, tables: Mapping[str, Table]) -> dict[str, Fraction]:
@@ -31,17 +32,30 @@ def sample_weights(branch: Branch, tables: Mapping[str, Table]) -> dict[str, Fra
 
 def check_weights(branch: Branch, weights: list[tuple[Leaf, Fraction]]) -> None:
     """Refuse a source that would not be drawn once in the largest block."""
-    total = sum((weight for _, weight in weights), Fraction(0))
-    for i in too_small([weight for _, weight in weights]):
-        leaf, weight = weights[i]
-        share = weight / total
-        least = f"1 sample in {LARGEST_BLOCK:,} ({100 / LARGEST_BLOCK:.5f} % of the samples)"
+    numbers = [weight for _, weight in weights]
+    for i in too_small(numbers):
+        leaf, _ = weights[i]
         raise RecipeError(
             f'{leaf.path} "{leaf.source.name}": its weight rounds to no sample in a block',
-            found=f"{float(share):.3g} of the samples of {branch.name} ({float(share) * 100:.3g} %)",
-            expected=f"at least {least}",
+            found=f"{_in_percent(numbers, i)} of the samples of {branch.name}",
+            expected=f"at least 1 sample in {LARGEST_BLOCK:,}, that is {_LEAST}",
             fix="raise its weight, or drop the source",
         )
+
+
+def check_turns(branches: tuple[Branch, ...], weights: list[Fraction]) -> None:
+    """Refuse a sub-stream that would not be dealt one step in the largest block."""
+    for i in too_small(weights):
+        raise RecipeError(
+            f"fuse.{branches[i].name}: its weight rounds to no step in a block",
+            found=f"{_in_percent(weights, i)} of the steps",
+            expected=f"at least 1 step in {LARGEST_BLOCK:,}, that is {_LEAST}",
+            fix="raise its weight, or drop the group",
+        )
+
+
+def _in_percent(weights: list[Fraction], i: int) -> str:
+    return f"{float(100 * weights[i] / sum(weights, Fraction(0))):.3g} %"
 
 
 def _share_out(
@@ -70,7 +84,7 @@ def _own_weight(node: Node, member: Node | Leaf, tables: Mapping[str, Table], in
 def _size(member: Node | Leaf, tables: Mapping[str, Table], in_length: bool) -> int:
     if isinstance(member, Leaf):
         table = tables[member.path]
-        return table.length_sum if in_length else table.num_rows
+        return max(table.length_sum, 1) if in_length else table.num_rows
     return sum(_size(inner, tables, in_length) for inner in member.members)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playhead.errors import RecipeError
 from playhead.recipe.tree import Leaf
 from playhead.recipe.units import in_units, length_limit
-from playhead.recipe.values import Bucket
+from playhead.recipe.values import Bucket, Fixed
 
 
 def check_batching(leaves: tuple[Leaf, ...]) -> None:
@@ -17,6 +17,12 @@ def check_batching(leaves: tuple[Leaf, ...]) -> None:
         if _has_pairs(first.batching):
             _check_outputs(leaves, path)
         _check_bucket_units(first, path)
+    if isinstance(first.batching, Fixed) and first.batching.overlong == "alone" and first.batching.max_length:
+        raise RecipeError(
+            f"{path}.overlong: a sample cannot stand alone where every micro-batch has {first.batching.size} samples",
+            found="alone",
+            expected="one of: error, drop, truncate; or another type of batching",
+        )
     length_limit(first.batching, first.unit, path)
 
 

@@ -52,6 +52,23 @@ class Leaf:
         return in_units(max(outputs), self.output_unit, f"{self.batching_path}.edges") if outputs else None
 
     @property
+    def frontier(self) -> tuple[tuple[int, int], ...] | None:
+        """The longest output that any bucket holds for inputs up to each edge, as (input, output), inputs rising.
+
+        None where that is the same for all inputs, so that the two limits say everything.
+        """
+        if self.output_limit is None:
+            return None
+        assert isinstance(self.batching, Bucket)
+        where = f"{self.batching_path}.edges"
+        held: dict[int, int] = {}
+        for edge in reversed(self.batching.edges or []):
+            assert isinstance(edge, tuple)
+            ends = in_units(edge[0], self.unit, where), in_units(edge[1], self.output_unit, where)
+            held[ends[0]] = max(ends[1], *held.values(), 0)
+        return None if len(set(held.values())) == 1 else tuple(sorted(held.items()))
+
+    @property
     def output_dropped_above(self) -> int | None:
         """The same for outputs."""
         return self.output_limit if self.batching.overlong == "drop" else None
