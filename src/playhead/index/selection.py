@@ -117,7 +117,7 @@ def write_selection(layout: Layout, index: Index) -> SelectionMeta:
         fingerprint=fingerprint,
         num_rows=sweep.num_rows,
         length_sum=sweep.lengths.tally.histogram().length_sum,
-        lengths_digest=digest(sweep.num_rows) if index.lengths is None else sweep.digest.hexdigest(),
+        lengths_digest=sweep.lengths_digest(),
         losses=sweep.losses(),
         num_unknown_ids=num_unknown,
         longest=sweep.lengths.longest,
@@ -172,6 +172,7 @@ class _Sweep:
         self.lengths = _Extremes(index.lengths)
         self.outputs = _Extremes(index.outputs)
         self.digest = ArrayDigest()
+        self.outputs_digest = ArrayDigest()
         self.num_rows = 0
 
     def stretch(self, low: int) -> BoolArray:
@@ -186,11 +187,19 @@ class _Sweep:
                 lost[1] += int(np.asarray(self.lengths.lengths[low:high])[gone].sum(dtype=np.uint64))
             mask &= kept
         chosen = self.lengths.add(low, mask, self.num_rows)
-        self.outputs.add(low, mask, self.num_rows)
-        if chosen is not None:
-            self.digest.update(chosen)
+        outputs = self.outputs.add(low, mask, self.num_rows)
+        for values, hashed in ((chosen, self.digest), (outputs, self.outputs_digest)):
+            if values is not None:
+                hashed.update(values)
         self.num_rows += int(mask.sum())
         return mask
+
+    def lengths_digest(self) -> str:
+        """Of everything about the selected rows that a plan depends on."""
+        if self.lengths.lengths is None:
+            return digest(self.num_rows)
+        found = self.digest.hexdigest()
+        return found if self.outputs.lengths is None else digest([found, self.outputs_digest.hexdigest()])
 
     def losses(self) -> tuple[Loss, ...]:
         return tuple(Loss(test.name, *lost) for test, lost in zip(self._tests, self._lost, strict=True))

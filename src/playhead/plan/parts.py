@@ -12,16 +12,23 @@ from playhead.types import IntArray
 
 
 def shard_ranges(leaf: Leaf, shard_rows: IntArray, num_parts: int) -> list[tuple[int, int]]:
-    """Consecutive ranges of shards [first, stop) with about as many rows each. Law: together they are all shards."""
-    before = np.concatenate(([0], np.cumsum(shard_rows)))
-    goals = [int(before[-1]) * part // num_parts for part in range(1, num_parts)]
-    cuts = [0, *(int(np.searchsorted(before, goal)) for goal in goals), len(shard_rows)]
-    ranges = list(pairwise(cuts))
-    if any(before[stop] <= before[first] for first, stop in ranges):
+    """Consecutive ranges of shards [first, stop) with about as many rows each.
+
+    Law: together they are all shards, and each has a row.
+    """
+    filled = np.flatnonzero(shard_rows)
+    if len(filled) < num_parts:
         raise RecipeError(
             f'{leaf.path} "{leaf.source.name}": cannot be cut into {num_parts} parts of whole shards',
-            found=f"{int(np.count_nonzero(shard_rows))} shards with rows, {int(before[-1]):,} rows",
-            expected=f"at least {num_parts} shards of similar size",
+            found=f"{len(filled)} shards with rows, {int(shard_rows.sum()):,} rows",
+            expected=f"at least {num_parts} shards with rows",
             fix="lower `parts`, or write the source into more shards",
         )
-    return ranges
+    before = np.concatenate(([0], np.cumsum(shard_rows)))
+    cuts = [0]
+    for part in range(1, num_parts):
+        even = int(np.searchsorted(before, int(before[-1]) * part // num_parts))
+        lowest = int(filled[np.searchsorted(filled, cuts[-1])]) + 1
+        highest = int(filled[part - num_parts])
+        cuts.append(min(max(even, lowest), highest))
+    return list(pairwise([*cuts, len(shard_rows)]))
