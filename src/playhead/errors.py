@@ -6,6 +6,9 @@
     ├── NotPreparedError   an index is missing or older than the recipe: run `playhead prepare`
     ├── WorldSizeError     the number of ranks does not fit the lanes
     ├── EndOfStreamError   a step past the end of a finite stream was asked for
+    ├── StateError         a saved state is broken, or of another stream
+    ├── SampleError        a sample could not be read, mapped or batched
+    ├── WorkerError        a worker process died
     └── PrepareError       preparing could not finish; lists what failed
 
 Each message is a small letter: what is wrong, what was found, what was expected, what to do.
@@ -70,6 +73,18 @@ class WorldSizeError(PlayheadError):
 
 class EndOfStreamError(PlayheadError):
     """A step past the end of a finite stream was asked for."""
+
+
+class StateError(PlayheadError):
+    """A saved state is broken, or of another stream."""
+
+
+class SampleError(PlayheadError):
+    """A sample could not be read, mapped or batched; the message names it."""
+
+
+class WorkerError(PlayheadError):
+    """A worker process died; the message names what it was reading."""
 
 
 class PrepareError(PlayheadError):

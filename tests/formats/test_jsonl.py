@@ -20,7 +20,7 @@ from playhead.formats.lines import read_lines
 from playhead.formats.spec import Match, Spec
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.store import open_file
+from playhead.store import open_file, read_spans
 
 TOKENS = Spec(length=Length(field="n"))
 SECONDS = Spec(length=Length(field="d", unit="seconds"))
@@ -271,8 +271,8 @@ def test_rows_read_back_are_the_rows_written(tmp_path_factory: pytest.TempPathFa
     found = scan(path, Spec(), chunk_bytes=16)
     offsets = np.append(found.offsets["jsonl"], found.ends["jsonl"]).astype(np.int64)
     order = np.arange(len(rows))[::-1]
-    spans = {"jsonl": np.stack([offsets[order], offsets[order + 1]], axis=1)}
-    read = list(Jsonl().read(Rows(Shard((("jsonl", str(path)),)), order, spans), {}))
+    spans = {"jsonl": np.stack([offsets[order], offsets[order + 1]], axis=1).tolist()}
+    read = list(Jsonl().read(Rows([Shard((("jsonl", str(path)),))] * len(order), order, spans, read_spans), {}))
     assert read == rows[::-1]
 
 

@@ -12,6 +12,7 @@ from playhead.index.table import open_tables
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Length, Recipe
+from playhead.store import read_spans
 from small_data import all_lengths, recipe_over, table_of, write_jsonl, write_tar
 
 
@@ -73,7 +74,7 @@ def test_rows_are_found_by_id_and_read_back_from_where_the_table_says(tmp_path: 
     table = table_of(recipe)
     reader = format_of(recipe.sources[0], "sources[0]").format
     order = np.random.default_rng(0).permutation(table.num_rows)
-    samples = [sample for rows in table.locate(order) for sample in reader.read(rows, {})]
+    samples = list(reader.read(table.locate(order, read_spans), {}))
     assert [sample["n"] for sample in samples] == table.lengths_of(order).tolist()
     for row, sample in zip(order.tolist(), samples, strict=True):
         assert table.find(sample["id"]).tolist() == [row]

@@ -16,6 +16,7 @@ from playhead.formats.registry import format_of
 from playhead.prepare import Progress, prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Evaluation, Fixed, Length, Recipe, Source
+from playhead.store import read_spans
 from small_data import all_lengths, bytes_of, recipe_over, table_of, write_jsonl, write_tar
 
 
@@ -158,7 +159,7 @@ def test_a_format_of_two_tracks_that_we_do_not_know_is_prepared_opened_and_read(
     assert table.num_rows == 14
     toy = format_of(recipe.sources[0], "sources[0]").format
     order = np.arange(14)[::-1].copy()
-    samples = [sample for rows in table.locate(order) for sample in toy.read(rows, {})]
+    samples = list(toy.read(table.locate(order, read_spans), {}))
     expected = [{"id": f"{i}-{j}", "blob": blob} for i, blobs in enumerate(contents) for j, blob in enumerate(blobs)]
     assert samples == [sample for sample in expected if sample["id"] != "1-2"][::-1]
     assert table.find("2-4").tolist() == [13]

@@ -6,7 +6,7 @@ rows are found in by byte offset is a *track*; a format may have no track at all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,7 +28,10 @@ class Shard:
         return self.files[0][1]
 
     def path(self, role: str) -> str:
-        return next(path for found, path in self.files if found == role)
+        for found, path in self.files:
+            if found == role:
+                return path
+        raise KeyError(role)
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,31 @@ class Chunk:
     ids: UIntArray | None = None
 
 
+Span = tuple[int, int]
+Fetch = Callable[[Sequence[str], Sequence[Span]], list[bytes]]
+
+
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one shard to read: their numbers in it and, for each track, their (first byte, end) pairs."""
+    """Rows to read, of any number of shards: the shard of each, its number there, its (first byte, end) in each track.
 
-    shard: Shard
+    `fetch` gets bytes of files; whether it opens, keeps, joins or caches anything is not the format's business.
+    """
+
+    shards: Sequence[Shard]
     numbers: IntArray
-    spans: Mapping[str, IntArray]
+    spans: Mapping[str, Sequence[Span]]
+    fetch: Fetch
+
+    def payloads(self, track: str) -> list[bytes]:
+        """The bytes of each row in a track."""
+        return self.fetch([shard.path(track) for shard in self.shards], self.spans[track])
+
+    def place(self, i: int) -> str:
+        """Where a row is, for people."""
+        shard = self.shards[i]
+        spans = [f"{shard.path(track)}, byte {spans[i][0]:,}" for track, spans in self.spans.items()]
+        return "; ".join(spans) or f"{shard.name}, row {int(self.numbers[i]):,}"
 
 
 class Format(Protocol):
@@ -76,7 +97,7 @@ class Format(Protocol):
         """The rows of a shard in chunks of bounded memory. Law: row n of every track is the same sample."""
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:
-        """The samples, in the order asked for; `options` are the source's."""
+        """The samples, in the order asked for; `options` are the source's. A row that is broken raises DataError."""
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         """The files that may carry an `.idx`, each with the pieces of its offsets, sentinel included."""

@@ -23,6 +23,7 @@ from playhead.store import LocalFile, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "jsonl"
+_DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
 @register("jsonl", extensions=(".jsonl", ".json"))
@@ -52,9 +53,13 @@ class Jsonl:
                 yield collected.chunk(offsets.size, {TRACK: offsets}, {TRACK: end})
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
-        with open_file(rows.shard.name) as file:
-            for first, end in rows.spans[TRACK].tolist():
-                yield _object(file.read(first, end - first).rstrip(), f"{file.path}, byte {first:,}")
+        decode = _DECODER.decode
+        for i, raw in enumerate(rows.payloads(TRACK)):
+            try:
+                value = decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                value = _object(raw.rstrip(), rows.place(i))
+            yield value
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         yield shard.name, _line_starts(shard.name, means)
@@ -138,5 +143,3 @@ def _line_starts(path: str, means: Means) -> Iterator[UIntArray]:
             base += len(data)
             yield after[after < file.size].astype(np.uint64)
         yield np.array([file.size], dtype=np.uint64)
-
-

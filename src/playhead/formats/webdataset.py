@@ -54,11 +54,9 @@ class WebDataset:
             yield _chunk(collector, firsts, min(end, file.size))
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
-        with open_file(rows.shard.name) as file:
-            for first, end in rows.spans[TRACK].tolist():
-                stretch = _Stretch(f"{file.path}, from byte {first:,}", file.read(first, end - first))
-                for group in _groups(TarReader(stretch)):
-                    yield group.sample()
+        for i, data in enumerate(rows.payloads(TRACK)):
+            for group in _groups(TarReader(_Stretch(f"{rows.place(i)} on", data))):
+                yield group.sample()
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         yield shard.name, _offsets(self.scan(shard, Spec(options={ALLOW_NO_END: True}), means))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from playhead.errors import DataError, NotPreparedError
-from playhead.formats.contract import Rows
+from playhead.formats.contract import Fetch, Rows, Shard
 from playhead.index.arrays import map_array
 from playhead.index.layout import VERSION, Meta, ShardEntry, file_name
 from playhead.seeds import hash_text
@@ -72,19 +71,20 @@ class Index:
         """The shard of each raw row."""
         return np.searchsorted(self.shard_starts, raw, side="right").astype(np.int64) - 1
 
-    def locate(self, raw: IntArray) -> list[Rows]:
-        """Where raw rows are, one request per run of rows in the same shard, in the order given."""
-        shards = self.shards_of(raw)
-        cuts = [0, *(np.flatnonzero(np.diff(shards)) + 1).tolist(), raw.size] if raw.size else [0]
-        return [self._rows(int(shards[low]), raw[low:high]) for low, high in pairwise(cuts)]
+    @cached_property
+    def shards(self) -> list[Shard]:
+        return [entry.shard(self.meta.roles) for entry in self.meta.shards]
 
-    def _rows(self, shard: int, raw: IntArray) -> Rows:
-        places = raw + shard
+    def locate(self, raw: IntArray, fetch: Fetch) -> Rows:
+        """Where raw rows are, in the order given, to be read through `fetch`."""
+        of_row = self.shards_of(raw)
+        places = raw + of_row
         spans = {
-            track: np.stack([offsets[places], offsets[places + 1]], axis=1).astype(np.int64)
+            track: list(zip(offsets[places].tolist(), offsets[places + 1].tolist(), strict=True))
             for track, offsets in self.offsets.items()
         }
-        return Rows(self.meta.shards[shard].shard(self.meta.roles), raw - self.shard_starts[shard], spans)
+        shards = self.shards
+        return Rows([shards[i] for i in of_row.tolist()], raw - self.shard_starts[of_row], spans, fetch)
 
     def find(self, sample_id: str) -> IntArray:
         """The raw rows with an id, in order; none where ids were not indexed."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from playhead.errors import NotPreparedError
-from playhead.formats.contract import Rows
+from playhead.formats.contract import Fetch, Rows
 from playhead.index.bits import select_lengths
 from playhead.index.histogram import Histogram
 from playhead.index.layout import Layout, layout_of
@@ -17,6 +17,7 @@ from playhead.index.opened import Index, check_shard, open_index
 from playhead.index.selection import Selection, nothing_left, open_selection
 from playhead.recipe.tree import Leaf
 from playhead.recipe.values import Recipe
+from playhead.store import read_spans
 from playhead.types import Array, IntArray, LengthArray
 
 
@@ -48,17 +49,13 @@ class Table:
         """The row's number before selection."""
         return self.selection.raw_rows(rows)
 
-    def locate(self, rows: IntArray) -> list[Rows]:
-        """Where rows are, in the order given: what a format's `read` takes."""
-        return self.index.locate(self.raw_rows(rows))
+    def locate(self, rows: IntArray, fetch: Fetch) -> Rows:
+        """Where rows are, in the order given, to be read through `fetch`: what a format's `read` takes."""
+        return self.index.locate(self.raw_rows(rows), fetch)
 
     def place(self, row: int) -> str:
         """Where a row is, for people."""
-        (rows,) = self.locate(np.array([row], dtype=np.int64))
-        if not rows.spans:
-            return f"{rows.shard.name}, row {int(rows.numbers[0]):,}"
-        spans = [(rows.shard.path(track), int(span[0, 0])) for track, span in rows.spans.items()]
-        return "; ".join(f"{path}, byte {offset:,}" for path, offset in spans)
+        return self.locate(np.array([row], dtype=np.int64), read_spans).place(0)
 
     def preload(self) -> None:
         """Have the system start reading the lengths, in order, while we go on."""

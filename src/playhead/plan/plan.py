@@ -213,11 +213,12 @@ class Plan:
 
     def _micro_batch(self, part: Part, lane: int) -> MicroBatch:
         if part.place is None:
-            return MicroBatch(lane, part.stream, _NOTHING, None, True)
+            return MicroBatch(lane, part.stream, _NOTHING, None, idle=True)
         window = self.window(part.stream, part.place.window)
         members = window.members(part.place.step, lane - part.first_lane)
         lengths = None if window.lengths is None else window.lengths[members]
-        return MicroBatch(lane, part.stream, window.picks.take(members), lengths, not len(members))
+        outputs = None if window.outputs is None else window.outputs[members]
+        return MicroBatch(lane, part.stream, window.picks.take(members), lengths, outputs, idle=not len(members))
 
 
 def _before(place: Place, end: int | None) -> bool:

@@ -52,7 +52,8 @@ def resolve(recipe: Recipe, tables: Mapping[str, Table], world_size: int = 1) ->
         weights = [Fraction(str(recipe.fuse[branch.name])) for branch in found]
         check_turns(found, weights)
         fuse = weighted(weights, key(recipe.seed, "fuse"))
-    return Plan(streams, fuse, fingerprint(streams, fuse, tables_by_stream(streams, found, tables)))
+    used = [[tables[leaf.path] for leaf in leaves] for leaves in leaves_by_stream(recipe)]
+    return Plan(streams, fuse, fingerprint(streams, fuse, used))
 
 
 def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], world_size: int = 1) -> Plan:
@@ -73,12 +74,11 @@ def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], 
     return Plan((stream,), None, fingerprint((stream,), None, [[member.table for member in members]]))
 
 
-def tables_by_stream(
-    streams: tuple[Stream, ...], found: tuple[Branch, ...], tables: Mapping[str, Table]
-) -> list[list[Table]]:
-    """The tables of each stream's sources, in their order; all parts share those of the one branch."""
-    chosen = found if len(found) == len(streams) else found * len(streams)
-    return [[tables[leaf.path] for leaf in _by_name(branch)] for branch in chosen]
+def leaves_by_stream(recipe: Recipe, split: str | None = None) -> list[list[Leaf]]:
+    """The sources of each sub-stream in the plan's order; all parts share those of the one branch."""
+    if split is not None:
+        return [list(evaluation_branch(recipe, split).leaves())]
+    return [_by_name(branch) for branch in branches(recipe)] * recipe.parts
 
 
 def _by_name(branch: Branch) -> list[Leaf]:

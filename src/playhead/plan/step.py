@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class MicroBatch:
     stream: int
     picks: Picks
     lengths: IntArray | None
+    outputs: IntArray | None = None
     idle: bool = False
 
     @property
@@ -42,10 +43,7 @@ def with_idle_filled(found: list[MicroBatch]) -> tuple[MicroBatch, ...]:
     """Give every idle lane the smallest real micro-batch of the step."""
     busy = [batch for batch in found if not batch.idle]
     smallest = min(busy, key=_size)
-    return tuple(
-        batch if not batch.idle else MicroBatch(batch.lane, smallest.stream, smallest.picks, smallest.lengths, True)
-        for batch in found
-    )
+    return tuple(replace(smallest, lane=batch.lane, idle=True) if batch.idle else batch for batch in found)
 
 
 def _size(batch: MicroBatch) -> tuple[int, int, int]:

@@ -8,6 +8,7 @@ import msgspec
 
 from playhead.errors import RecipeError
 from playhead.recipe.check_batching import check_batching
+from playhead.recipe.check_delivery import check_delivery
 from playhead.recipe.check_source import check_source
 from playhead.recipe.check_streams import check_streams
 from playhead.recipe.check_weights import check_weights
@@ -23,6 +24,7 @@ def check(recipe: Recipe) -> None:
         raise RecipeError("seed: does not fit 64 bits", found=str(recipe.seed), expected=f"0 to {_LARGEST_SEED}")
     _check_lists(recipe)
     check_weights(recipe)
+    check_delivery(recipe)
     training = branches(recipe)
     check_streams(recipe, training)
     evaluation = tuple(evaluation_branch(recipe, split) for split in recipe.evaluation)

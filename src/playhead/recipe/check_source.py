@@ -31,6 +31,8 @@ def check_source(leaf: Leaf) -> None:
         raise RecipeError(
             f"{where}: `drop_ids` needs to know which field holds the id", fix="add a line such as `ids: id`"
         )
+    if source.map is not None:
+        check_function_name(source.map, f"{leaf.path}.map")
     for key, rule in source.keep.items():
         _check_rule(key, rule, f"{leaf.path}.keep.{key}")
 
@@ -42,19 +44,19 @@ def _is_json_lines(source: Source) -> bool:
 
 
 def _check_length(length: Length, where: str) -> None:
-    given = [name for name in ("field", "function") if getattr(length, name) is not None]
+    given = [name for name in ("field", "function", "measure") if getattr(length, name)]
     if length.function is not None:
         check_function_name(length.function, f"{where}.function")
     if length.unit == "bytes":
-        if length.function is not None:
+        if length.function is not None or length.measure:
             raise RecipeError(
                 f"{where}: a length in bytes is the size of the sample, or a field",
-                found=f"function: {length.function}",
-                fix="remove `function`",
+                found=" and ".join(f"`{name}`" for name in given),
+                fix="remove `function` and `measure`",
             )
     elif len(given) != 1:
         raise RecipeError(
-            f"{where}: needs exactly one of `field` and `function`",
+            f"{where}: needs exactly one of `field`, `function` and `measure`",
             found=" and ".join(f"`{name}`" for name in given) or "neither",
             fix="for example `length: num_tokens`, or `length: {unit: bytes}` for the size of the sample",
         )

@@ -16,6 +16,8 @@ Unit = Literal["tokens", "seconds", "bytes"]
 Overlong = Literal["error", "drop", "alone", "truncate"]
 Exhaustion = Literal["repeat", "stop_first", "stop_all", "drop"]
 WeightsIn = Literal["samples", "length"]
+OnError = Literal["raise", "substitute"]
+OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -26,10 +28,14 @@ KeepRule = str | list[str | float | None]
 
 
 class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a sample's length comes from: a field, a user function, or (unit bytes) its size."""
+    """Where a sample's length comes from: a field, a user function, (unit bytes) its size, or measuring.
+
+    To measure is to run the map over every row: `playhead prepare --measure`.
+    """
 
     field: str | None = None
     function: str | None = None
+    measure: bool = False
     unit: Unit = "tokens"
 
 
@@ -93,6 +99,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     drop_ids: list[str] = field(default_factory=list)
     drop_rows: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
+    map: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -136,6 +143,18 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_dir: str = ".playhead"
     indexes_root: str | None = None
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
+    map: str | None = None
+    decode: bool = True
+    collate: str = "pad"
+    fields: list[str] | None = None
+    sequence: str = "tokens"
+    sequence_rate: Positive | None = None
+    pad_to: Literal["batch", "bucket"] | Count = "batch"
+    pad_batch: bool = False
+    pad_values: dict[str, float] = field(default_factory=dict)
+    on_error: OnError = "raise"
+    on_length_mismatch: OnLengthMismatch = "error"
+    max_bad: Annotated[float, Meta(ge=0, le=1)] = 0.01
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recipe:

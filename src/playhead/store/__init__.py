@@ -3,16 +3,18 @@
 Local files now; an object store will offer the same functions.
 """
 
-from playhead.store.local import LocalFile, Stamp, list_files, open_file, read, stamp
+from playhead.store.local import LocalFile, Stamp, list_files, open_file, stamp
+from playhead.store.spans import OpenFiles, read_spans
 from playhead.store.writing import fresh_directory, replacing, swap_directory, writing_to
 
 __all__ = [
     "LocalFile",
+    "OpenFiles",
     "Stamp",
     "fresh_directory",
     "list_files",
     "open_file",
-    "read",
+    "read_spans",
     "replacing",
     "stamp",
     "swap_directory",

@@ -41,7 +41,7 @@ class LocalFile:
                 pieces.append(piece)
                 got += len(piece)
         except OSError as error:
-            raise _unreadable(self.path, error) from error
+            raise unreadable(self.path, error) from error
         return b"".join(pieces)
 
 
@@ -50,24 +50,18 @@ def open_file(path: str) -> Iterator[LocalFile]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     try:
         yield LocalFile(path, os.fstat(descriptor).st_size, descriptor)
     finally:
         os.close(descriptor)
 
 
-def read(path: str, offset: int, size: int) -> bytes:
-    """The bytes of one range, fewer than `size` only at the end of the file."""
-    with open_file(path) as file:
-        return file.read(offset, size)
-
-
 def stamp(path: str) -> Stamp:
     try:
         found = Path(path).stat()
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
@@ -106,7 +100,7 @@ def _matches(pattern: str) -> list[str]:
     return found
 
 
-def _unreadable(path: str, error: OSError) -> DataError:
+def unreadable(path: str, error: OSError) -> DataError:
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: no such file", fix="correct the path in the recipe, or restore the file")
     return DataError(

@@ -1,0 +1,152 @@
+"""The checkpoint: a few hundred bytes of JSON, byte-equal on every rank."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from playhead.deal import worlds_that_fit
+from playhead.errors import StateError
+from playhead.fingerprint import digest
+from playhead.plan.cursor import Cursor, Place
+from playhead.plan.plan import Plan
+from playhead.types import IntArray
+
+VERSION = 1
+
+
+class PayloadWarning(UserWarning):
+    """The plan is the same, but what is made of its samples may not be."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where delivery stands: a cursor, the lanes done of the step there, and the totals so far."""
+
+    cursor: Cursor
+    lanes_done: int
+    totals: IntArray
+
+
+class Saved(Struct, frozen=True, forbid_unknown_fields=True):
+    """A state as JSON has it. `about` tells, for messages, what the plan's fingerprint is made of."""
+
+    version: int
+    plan: str
+    payload: str
+    about: dict[str, Any]
+    step: int
+    turn: int
+    places: list[tuple[int, int]]
+    lanes_done: int
+    delivered: int
+    totals: list[tuple[int, int, int]]
+    receipt: str
+
+
+def save(position: Position, plan: Plan, payload: str) -> dict[str, Any]:
+    """The state of a position. Law: `restore` of it is the position, on any rank and number of workers."""
+    cursor = position.cursor
+    assert cursor.receipt is not None
+    saved = Saved(
+        version=VERSION,
+        plan=plan.fingerprint,
+        payload=payload,
+        about=_about(plan),
+        step=cursor.step,
+        turn=cursor.turn,
+        places=[(place.window, place.step) for place in cursor.places],
+        lanes_done=position.lanes_done,
+        delivered=cursor.step,
+        totals=[(int(a), int(b), int(c)) for a, b, c in position.totals],
+        receipt=f"{cursor.receipt:016x}",
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(saved, builtin_types=())
+    return msgspec.json.decode(msgspec.json.encode(plain))  # type: ignore[no-any-return]
+
+
+def restore(state: Any, plan: Plan, payload: str, world_size: int) -> Position:
+    """The position of a state, or a refusal that says what differs and what to do."""
+    saved = _read(state)
+    if saved.plan != plan.fingerprint:
+        raise _another_stream(saved, plan)
+    if saved.payload != payload:
+        warnings.warn(
+            "the state was saved with another map, collate or decode setting: "
+            "the same samples follow, but what is made of them may differ",
+            PayloadWarning,
+            stacklevel=3,
+        )
+    fitting = worlds_that_fit(plan.lanes, saved.lanes_done)
+    if world_size not in fitting:
+        raise StateError(
+            f"the state is in the middle of a step, where {world_size} ranks cannot take over",
+            found=f"{saved.lanes_done} of {plan.lanes} lanes of step {saved.step:,} are done",
+            expected=f"a world size of {', '.join(map(str, fitting))}",
+            fix="resume on one of those, or from a state saved at the end of a step",
+        )
+    cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
+    return Position(cursor, saved.lanes_done, np.array(saved.totals, np.int64))
+
+
+def _read(state: Any) -> Saved:
+    try:
+        saved = msgspec.convert(state, Saved, strict=False)
+    except msgspec.ValidationError as error:
+        version = state.get("version") if isinstance(state, dict) else None
+        if isinstance(version, int) and version != VERSION:
+            raise _another_version(version) from None
+        raise StateError(
+            "this is not a state of Playhead, or only a part of one",
+            found=str(error),
+            fix="use a state that `state_dict()` gave, whole; a file cut short cannot be used",
+        ) from None
+    if saved.version != VERSION:
+        raise _another_version(saved.version)
+    return saved
+
+
+def _another_version(version: int) -> StateError:
+    return StateError(
+        "the state was saved by another version of Playhead",
+        found=f"state version {version}",
+        expected=f"state version {VERSION}",
+        fix="resume with the version that saved it",
+    )
+
+
+def _about(plan: Plan) -> dict[str, Any]:
+    """Short answers to "what is different?"."""
+    segments = [stream.segments[-1] for stream in plan.streams]
+    return {
+        "seed": plan.streams[0].seed,
+        "lanes": plan.lanes,
+        "window_size": [segment.window_size for segment in segments][:8],
+        "batching": _short([[type(segment.rule).__name__, segment.rule, segment.balance] for segment in segments]),
+        "source names": _short([stream.source_names for stream in plan.streams]),
+        "rows and shuffles": _short([[w.num_rows, w.shuffle] for s in plan.streams for w in s.walks]),
+        "weights and policy": _short(
+            [[p.blend.shares.tolist(), p.stop_draw] for segment in segments for p in segment.pieces]
+            + [[stream.epochs for stream in plan.streams]]
+        ),
+    }
+
+
+def _short(value: Any) -> str:
+    return digest(value)[:8]
+
+
+def _another_stream(saved: Saved, plan: Plan) -> StateError:
+    now = _about(plan)
+    changed = [key for key in now if saved.about.get(key) != now[key]] or ["lengths of the samples"]
+    return StateError(
+        f"the state belongs to another stream: {', '.join(changed)} changed",
+        found="saved   " + ", ".join(f"{key} {saved.about.get(key, '?')}" for key in changed),
+        expected="current " + ", ".join(f"{key} {now.get(key, '?')}" for key in changed),
+        fix="resume with the recipe and the prepared data it was saved with, or start a new run without the state",
+    )

@@ -1,0 +1,52 @@
+"""Members of a sample decoded by their extension: json, text, npy; everything else stays bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from playhead.errors import SampleError
+
+Sample = dict[str, Any]
+
+
+def decoded(sample: Sample) -> Sample:
+    """The sample with its bytes decoded; a member that breaks raises SampleError with its name."""
+    if not any(type(value) is bytes for value in sample.values()):
+        return sample
+    return {name: _decode(name, value) if type(value) is bytes else value for name, value in sample.items()}
+
+
+def _decode(name: str, data: bytes) -> Any:
+    decoder = _DECODERS.get(name.rpartition(".")[2])
+    if decoder is None:
+        return data
+    try:
+        return decoder(data)
+    except (ValueError, EOFError, OSError, msgspec.DecodeError) as error:
+        raise SampleError(
+            f'member "{name}" cannot be decoded',
+            found=f"{type(error).__name__}: {error}",
+            fix="mend the file, say `decode: false` to get the bytes, or let bad samples be replaced "
+            "(`on_error: substitute`)",
+        ) from error
+
+
+def _array(data: bytes) -> Any:
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "json": msgspec.json.decode,
+    "txt": _text,
+    "text": _text,
+    "npy": _array,
+}

@@ -1,0 +1,35 @@
+"""A sample's own random generator, made on first use: most maps never ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from playhead.seeds import extend
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class SampleGenerator:
+    """A numpy Generator keyed by (seed, source name, epoch, row): the same on any rank and worker, after any resume."""
+
+    __slots__ = ("_epoch", "_generator", "_row", "_source_key")
+
+    def __init__(self, source_key: int, epoch: int, row: int) -> None:
+        self._source_key, self._epoch, self._row = source_key, epoch, row
+        self._generator: np.random.Generator | None = None
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """The numpy Generator itself, for code that insists on one."""
+        if self._generator is None:
+            import numpy as np
+
+            key = extend(self._source_key, self._epoch, self._row)
+            self._generator = np.random.Generator(np.random.Philox(key=key))
+        return self._generator
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.generator, name)

@@ -1,0 +1,45 @@
+"""Rules about how samples become batches."""
+
+from __future__ import annotations
+
+from playhead.errors import RecipeError
+from playhead.recipe.imports import check_function_name
+from playhead.recipe.tree import Branch, branches, evaluation_branch
+from playhead.recipe.values import Batching, Bucket, Budget, Pack, Recipe
+
+COLLATES = ("pad", "list")
+
+
+def check_delivery(recipe: Recipe) -> None:
+    if recipe.map is not None:
+        check_function_name(recipe.map, "map")
+    if recipe.collate not in COLLATES:
+        check_function_name(recipe.collate, "collate")
+    if recipe.fields is not None and not recipe.fields:
+        raise RecipeError("fields: there are none", fix="name those to deliver, or remove the line for all of them")
+    for branch in (*branches(recipe), *(evaluation_branch(recipe, split) for split in recipe.evaluation)):
+        _check_padding(recipe, branch)
+
+
+def _check_padding(recipe: Recipe, branch: Branch) -> None:
+    batching = branch.batching
+    if recipe.pad_to == "bucket" and not isinstance(batching, Bucket | Pack):
+        raise _unpaddable("pad_to: bucket", branch, batching, "a bucket to pad to")
+    if recipe.pad_batch and isinstance(batching, Budget):
+        raise _unpaddable("pad_batch", branch, batching, "a fixed number of samples in a micro-batch")
+    in_seconds = branch.leaves()[0].unit == "seconds"
+    if recipe.pad_to == "bucket" and in_seconds and recipe.sequence_rate is None:
+        raise RecipeError(
+            "pad_to: bucket: how many steps of the sequence make a second?",
+            found=f"{branch.name} has lengths in seconds",
+            fix="add `sequence_rate`, for example the sampling rate: `sequence_rate: 16000`",
+        )
+
+
+def _unpaddable(key: str, branch: Branch, batching: Batching, needed: str) -> RecipeError:
+    return RecipeError(
+        f"{key}: there is nothing to pad to",
+        found=f"{branch.name} has batching of type {type(batching).__name__.lower()}",
+        expected=needed,
+        fix=f"remove `{key.partition(':')[0]}`, or change the batching",
+    )
