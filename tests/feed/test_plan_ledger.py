@@ -1,0 +1,147 @@
+"""The ledger: any step is a look-up and a short walk, and gives what walking from the start gives."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpora import lengths_of, prepared, recipe_in, take, write_speech, write_text
+from playhead.errors import EndOfStreamError
+from playhead.feed import ledger as ledgers
+from playhead.feed import open_plan
+from playhead.feed.ledger import ledger_of, seek, write_ahead
+from playhead.plan.cursor import Cursor
+from playhead.plan.plan import Plan
+from playhead.recipe.values import Recipe
+
+KINDS: dict[str, dict[str, Any]] = {
+    "fixed": {"batching": {"type": "fixed", "size": 2}, "window_size": 40},
+    "bucket": {"batching": {"type": "bucket", "num": 3, "budget": 900}, "window_size": 40},
+    "pack": {"batching": {"type": "pack", "max_length": 400}, "window_size": 40},
+    "passes": {"batching": {"type": "pack", "max_length": 400}, "window_size": 40, "epochs": 20},
+    "by weight": {"fuse": {"speech": 1, "text": 2}, "window_size": 24},
+    "zip": {"fuse": "zip", "window_size": 24},
+}
+
+
+def recipe_of(folder: Path, kind: str) -> Recipe:
+    text = write_text(folder, "a", lengths_of(1, 3, 20))
+    fields = KINDS[kind]
+    if "fuse" not in fields:
+        return recipe_in(folder, text, lanes=4, **fields)
+    own = {"lanes": 2} if fields["fuse"] == "zip" else {}
+    speech = write_speech(folder, "calls", [[0.5 + 0.1 * i for i in range(25)]])
+    groups = [
+        {"name": "speech", "batching": {"type": "budget", "budget": 5}, "sources": [speech], **own},
+        {"name": "text", "batching": {"type": "pack", "max_length": 400}, "sources": [text], **own},
+    ]
+    return recipe_in(folder, *groups, lanes=4, **fields)
+
+
+def facts(plan: Plan, cursor: Cursor, count: int = 3) -> list[tuple]:
+    """What the next steps hold, from a plan that remembers nothing."""
+    fresh = Plan(plan.streams, plan.fuse, plan.fingerprint)
+    return [
+        (step.number, step.receipt, [(b.stream, b.idle, b.picks.row.tolist()) for b in step.micro_batches])
+        for step, _ in islice(fresh.steps(cursor), count)
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_sought_from_the_ledger_is_the_one_walked_to(tmp_path: Path, kind: str) -> None:
+    recipe = recipe_of(tmp_path, kind)
+    plan = prepared(recipe)
+    reached = write_ahead(recipe, plan, 60)
+    assert reached.step == 60
+    cursor = plan.start()
+    for number in range(62):
+        assert facts(plan, seek(recipe, plan, number)) == facts(plan, cursor)
+        if number == 60:
+            assert reached.receipt == cursor.receipt
+        cursor = plan.advance(cursor)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_records_are_the_starts_of_windows(tmp_path: Path, kind: str) -> None:
+    recipe = recipe_of(tmp_path, kind)
+    plan = prepared(recipe)
+    write_ahead(recipe, plan, 60)
+    records = [Cursor.from_record(record.tolist()) for record in ledger_of(recipe, plan).records()]
+    assert len(records) >= 4
+    assert records[0] == plan.start()
+    for record in records:
+        assert any(place.step == 0 for place in record.places)
+    for stream in range(len(plan.streams)):
+        windows = [record.places[stream].window for record in records]
+        assert windows == sorted(windows)
+        assert set(windows) == set(range(windows[-1] + 1))
+
+
+def test_writing_ahead_again_changes_nothing_and_further_goes_on(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, "pack")
+    plan = prepared(recipe)
+    path = ledger_of(recipe, plan).path
+    first = write_ahead(recipe, plan, 50)
+    data, mark = path.read_bytes(), path.stat().st_mtime_ns
+    assert write_ahead(recipe, open_plan(recipe), 50) == first
+    assert write_ahead(recipe, open_plan(recipe), 20).step == 20
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (data, mark)
+    further = write_ahead(recipe, open_plan(recipe), 120)
+    assert path.read_bytes().startswith(data)
+    path.unlink()
+    assert write_ahead(recipe, open_plan(recipe), 120) == further
+
+
+@pytest.mark.parametrize("keep", [1, 17, 40 * 2, 40 * 3 + 7])
+def test_an_interrupted_run_goes_on_and_a_torn_record_is_not_seen(tmp_path: Path, keep: int) -> None:
+    recipe = recipe_of(tmp_path, "pack")
+    plan = prepared(recipe)
+    write_ahead(recipe, plan, 60)
+    path = ledger_of(recipe, plan).path
+    whole = path.read_bytes()
+    assert len(whole) > 40 * 4  # records of five numbers
+    path.write_bytes(whole[:keep])
+    assert facts(plan, seek(recipe, plan, 33)) == facts(plan, plan.seek(33))
+    write_ahead(recipe, plan, 60)
+    assert path.read_bytes() == whole
+
+
+def test_records_are_saved_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = recipe_of(tmp_path, "fixed")
+    plan = prepared(recipe)
+    monkeypatch.setattr(ledgers, "_RECORDS_AT_A_TIME", 3)
+
+    def interrupt(step: int) -> None:
+        if step >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_ahead(recipe, plan, 100, interrupt)
+    assert ledger_of(recipe, plan).records()[:, 0].tolist() == [0, 5, 10, 15, 20, 25]
+
+
+def test_a_ledger_is_of_one_plan(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, "pack")
+    plan = prepared(recipe)
+    write_ahead(recipe, plan, 30)
+    other = prepared(recipe_in(tmp_path, write_text(tmp_path, "a", lengths_of(1, 3, 20)), seed=9))
+    assert ledger_of(recipe, other).path != ledger_of(recipe, plan).path
+    assert len(ledger_of(recipe, other).records()) == 0
+
+
+@pytest.mark.parametrize("kind", ["stop_first", "passes"])
+def test_writing_ahead_stops_where_the_stream_does_and_seeking_past_it_is_refused(tmp_path: Path, kind: str) -> None:
+    source = write_text(tmp_path, "a", lengths_of(1, 2, 20))
+    fields = {"epochs": 2} if kind == "passes" else {"exhaustion": kind}
+    recipe = recipe_in(tmp_path, source, lanes=2, window_size=16, **fields)
+    plan = prepared(recipe)
+    num_steps = len(take(plan))
+    for _ in range(2):
+        assert write_ahead(recipe, plan, 1000).step == num_steps
+        assert facts(plan, seek(recipe, plan, num_steps - 1)) == facts(plan, plan.seek(num_steps - 1))
+        for past in (num_steps, num_steps + 1, 10**9):
+            with pytest.raises(EndOfStreamError, match=f"{num_steps:,} steps in all"):
+                seek(recipe, plan, past)
