@@ -16,22 +16,32 @@ if TYPE_CHECKING:
         PlayheadError,
         PrepareError,
         RecipeError,
+        SampleError,
+        StateError,
+        WorkerError,
         WorldSizeError,
     )
     from playhead.feed import open_plan
+    from playhead.feed.batch import Batch
+    from playhead.feed.loader import Loader
     from playhead.prepare import prepare as prepare_recipe
     from playhead.recipe.values import Recipe
 
 __version__: str
 
 __all__ = [
+    "Batch",
     "DataError",
     "EndOfStreamError",
+    "Loader",
     "NotPreparedError",
     "PlayheadError",
     "PrepareError",
     "Recipe",
     "RecipeError",
+    "SampleError",
+    "StateError",
+    "WorkerError",
     "WorldSizeError",
     "__version__",
     "open_plan",
@@ -40,6 +50,8 @@ __all__ = [
 
 # A function called `prepare` would hide behind the folder of that name as soon as anything imports the folder.
 _HOMES = {
+    "Batch": ("playhead.feed.batch", "Batch"),
+    "Loader": ("playhead.feed.loader", "Loader"),
     "Recipe": ("playhead.recipe.values", "Recipe"),
     "open_plan": ("playhead.feed", "open_plan"),
     "prepare_recipe": ("playhead.prepare", "prepare"),

@@ -1,0 +1,164 @@
+"""Workers as processes.
+
+Work goes round: the n-th piece to worker n mod N, which does its pieces in turn, so results are in order when they are
+taken in the same round. A worker that dies is noticed where its result is awaited, and named with what it was reading.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from queue import SimpleQueue
+from typing import Any, Literal
+
+from playhead.errors import PlayheadError, WorkerError
+from playhead.feed.produce import Blueprint, Produced
+from playhead.feed.tasks import Work
+
+StartMethod = Literal["spawn", "forkserver"]
+
+_PATIENCE_SECONDS = 2.0
+
+
+class Processes:
+    """A pool of worker processes that outlives iterations and dies with its owner."""
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        workers: int,
+        describe: Callable[[Work], str],
+        start_method: StartMethod = "spawn",
+    ) -> None:
+        blueprint.check_picklable()
+        context = multiprocessing.get_context(start_method)
+        parcel = pickle.dumps(blueprint)
+        self._workers = [_Worker(context, parcel, number, describe) for number in range(workers)]
+        self._next_in = 0
+        self._next_out = 0
+
+    def submit(self, work: Work) -> None:
+        self._workers[self._next_in % len(self._workers)].send(work)
+        self._next_in += 1
+
+    def result(self) -> Produced:
+        worker = self._workers[self._next_out % len(self._workers)]
+        self._next_out += 1
+        return worker.receive()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.dismiss()
+        for worker in self._workers:
+            worker.bury()
+
+
+class _Worker:
+    """Our end of a worker process."""
+
+    def __init__(self, context: BaseContext, parcel: bytes, number: int, describe: Callable[[Work], str]) -> None:
+        self._number = number
+        self._describe = describe
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(theirs, parcel), name=f"playhead-worker-{number}", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._under_way: deque[Work] = deque()
+
+    def send(self, work: Work) -> None:
+        self._under_way.append(work)
+        try:
+            self._ours.send(work)
+        except OSError as error:
+            raise self._died() from error
+
+    def receive(self) -> Produced:
+        if not self._ours.poll():
+            wait([self._ours, self._process.sentinel])
+        try:
+            if not self._ours.poll():
+                raise self._died()
+            found = pickle.loads(self._ours.recv_bytes())  # noqa: S301  # from our own worker
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+        self._under_way.popleft()
+        if isinstance(found, BaseException):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    def dismiss(self) -> None:
+        """Hang up: a worker that hears nothing more goes home."""
+        self._ours.close()
+
+    def bury(self) -> None:
+        self._process.join(_PATIENCE_SECONDS)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join(_PATIENCE_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+
+    def _died(self) -> WorkerError:
+        self._process.join(_PATIENCE_SECONDS)
+        code = self._process.exitcode
+        how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+        work = self._under_way[0] if self._under_way else None
+        what = "nothing" if work is None else self._describe(work)
+        return WorkerError(
+            f"worker {self._number} (process {self._process.pid}) died with {how}",
+            found=f"it was making {what}",
+            fix="look for a crash in the map or collate function, or for the system killing processes that use too "
+            "much memory; resume from the last state: nothing delivered is lost",
+        )
+
+
+def _serve(connection: Connection, parcel: bytes) -> None:
+    """A worker's life: make what is asked, in turn, until the other end hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns us
+    inbox: SimpleQueue[Work] = SimpleQueue()
+    producer: Any = None
+    failure: BaseException | None = None
+    try:
+        producer = pickle.loads(parcel).build()  # noqa: S301  # from our own parent
+    except Exception as error:  # noqa: BLE001  # told as the result of the first work
+        failure = _portable(error)
+    threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
+    while True:
+        work = inbox.get()
+        result: Any = failure
+        if result is None:
+            try:
+                result = producer(work)
+            except Exception as error:  # noqa: BLE001  # it is raised again where the result is awaited
+                result = _portable(error)
+        try:
+            connection.send_bytes(pickle.dumps(result, protocol=5))
+        except OSError:
+            os._exit(0)
+
+
+def _listen(connection: Connection, inbox: SimpleQueue[Work]) -> None:
+    """Take work as it comes, so that its sender never waits for a worker that waits for it to take a result."""
+    while True:
+        try:
+            inbox.put(connection.recv())
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error itself where it can travel, else its words."""
+    if isinstance(error, PlayheadError):
+        return error
+    return WorkerError(f"a worker raised {type(error).__name__}: {error}")

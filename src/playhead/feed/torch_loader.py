@@ -1,0 +1,172 @@
+"""The loader for torch: torch's own DataLoader inside, so its workers, pinning and prefetching are what they are.
+
+The plan stays in this process, as the sampler: torch asks it for the next piece of work, sends that to a worker as if
+it were an index, and gives results back in order. Each is then joined with its task, which knows the state after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import PlayheadError, RecipeError, WorkerError
+from playhead.feed.batch import Batch, batch_of
+from playhead.feed.produce import Blueprint, Producer
+from playhead.feed.session import Session
+from playhead.feed.tasks import Task, Work
+from playhead.feed.totals import Totals
+from playhead.read import Incident
+from playhead.recipe.values import Recipe
+
+try:
+    import torch
+    from torch.utils import data as torch_data
+except ImportError as error:
+    raise RecipeError(
+        "playhead.torch needs PyTorch, which is not installed", fix="pip install 'playhead[torch]'"
+    ) from error
+
+
+class DataLoader:
+    """The batches of one rank, with arrays as tensors.
+
+    Takes what `playhead.Loader` takes, and torch's own options: `num_workers`, `pin_memory`, `persistent_workers`,
+    `prefetch_factor`, `multiprocessing_context`, `timeout`, `worker_init_fn`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        split: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        map: Callable[..., Any] | None = None,  # noqa: A002  # the recipe's word for it
+        collate: Callable[..., Any] | None = None,
+        **torch_options: Any,
+    ) -> None:
+        _check_options(torch_options)
+        self._session = Session(recipe, split, rank, world_size, (map, collate))
+        if torch_options.get("num_workers"):
+            self._session.blueprint.check_picklable()
+        self._under_way: deque[Task] = deque()
+        self._loader = torch_data.DataLoader(
+            _Dataset(self._session.blueprint),
+            sampler=_Sampler(self._session, self._under_way),
+            batch_size=None,
+            collate_fn=_as_it_is,
+            **torch_options,
+        )
+
+    @property
+    def rank(self) -> int:
+        return self._session.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._session.world_size
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches from where delivery stands to the end of the round."""
+        while True:
+            restored = self._session.restored
+            yield from self._round(restored)
+            if self._session.restored == restored:
+                return
+
+    def __len__(self) -> int:
+        return self._session.num_batches()
+
+    def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
+        """The state after the last batch delivered, or after a given one: for trainers that fetch ahead."""
+        return self._session.state_dict(after)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state; an iteration under way goes on from there with its next batch."""
+        self._session.load_state_dict(state)
+
+    def totals(self) -> dict[str, Totals]:
+        """Samples, length and padding delivered so far on all ranks together: under "all", and by source."""
+        return self._session.totals()
+
+    def _round(self, restored: int) -> Iterator[Batch]:
+        session = self._session
+        self._under_way.clear()
+        found = iter(self._loader)
+        while True:
+            try:
+                payload, incidents = next(found)
+            except StopIteration:
+                return
+            except PlayheadError:
+                raise
+            except RuntimeError as error:
+                raise self._explained(error) from error
+            task = self._under_way.popleft()
+            session.quarantine.record(incidents)
+            session.delivered(task)
+            yield batch_of(task, payload, session.source_names(task.work.stream))
+            if session.restored != restored:
+                return
+
+    def _explained(self, error: RuntimeError) -> Exception:
+        """What torch says of a dead worker, with what was under way."""
+        if "DataLoader worker" not in str(error):
+            return error
+        waiting = [self._session.describe(task.work) for task in list(self._under_way)[:2]]
+        return WorkerError(
+            f"a worker died: {error}",
+            found=f"under way were {'; '.join(waiting)}",
+            fix="look for a crash in the map or collate function, or for the system killing processes that use too "
+            "much memory; resume from the last state: nothing delivered is lost",
+        )
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    ours = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "dataset"} & options.keys()
+    if ours:
+        raise RecipeError(
+            f"{', '.join(sorted(ours))}: decided by the recipe, not by the loader",
+            fix="remove it here; see `batching`, `shuffle` and `collate` in docs/recipe.md",
+        )
+
+
+class _Dataset(torch_data.Dataset[tuple[dict[str, Any], list[Incident]]]):
+    """Makes work into tensors, in whichever process torch calls it."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self._blueprint = blueprint
+        self._producer: Producer | None = None
+
+    def __getitem__(self, work: Work) -> tuple[dict[str, Any], list[Incident]]:
+        if self._producer is None:
+            self._producer = self._blueprint.build()
+        produced = self._producer(work)
+        return {name: _tensor(value) for name, value in produced.payload.items()}, produced.incidents
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Files and maps are opened anew in each process."""
+        return {"_blueprint": self._blueprint, "_producer": None}
+
+
+class _Sampler(torch_data.Sampler[Work]):
+    """Gives torch the next work, and remembers which task it is of."""
+
+    def __init__(self, session: Session, under_way: deque[Task]) -> None:
+        self._session, self._under_way = session, under_way
+
+    def __iter__(self) -> Iterator[Work]:
+        for task in self._session.tasks():
+            self._under_way.append(task)
+            yield task.work
+
+
+def _tensor(value: Any) -> Any:
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" else value
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
