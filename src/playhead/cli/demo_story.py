@@ -7,11 +7,10 @@ from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table as Grid
 
 from playhead.cli.plan_view import print_plan
 from playhead.cli.prepare_view import print_report, scanning
-from playhead.cli.screen import console
+from playhead.cli.screen import console, grid, heading
 from playhead.deal import lanes_of_rank
 from playhead.feed import map_tables, plan_tables
 from playhead.fingerprint import digest
@@ -30,24 +29,23 @@ REPEATS = 5
 
 def tell(recipe_path: Path) -> None:
     screen = console()
-    screen.rule("prepare: index the sources, select their rows")
+    heading(screen, "prepare: index the sources, select their rows")
     recipe = Recipe.load(recipe_path)
     with scanning() as progress:
-        print_report(prepare(recipe, progress=progress), None, as_json=False)
+        print_report(recipe, prepare(recipe, progress=progress), None, as_json=False)
     tables = map_tables(recipe)
-    screen.rule("plan: what every step will contain")
+    heading(screen, "plan: what every step will contain")
     print_plan(recipe, plan_tables(recipe, tables), None, 2, as_json=False)
-    screen.rule(f"the same stream on any number of ranks ({STEPS} steps)")
+    heading(screen, f"the same stream on any number of ranks ({STEPS} steps)")
     _show_worlds(screen, recipe, tables)
-    screen.rule(f"step {FAR:,} costs what step 10 costs")
+    heading(screen, f"step {FAR:,} costs what step 10 costs")
     _show_distance(screen, recipe, tables)
-    screen.print(f"\nThe recipe is {recipe_path}. Change it, and run [bold]playhead plan {recipe_path}[/].")
+    screen.print(f"\nThe recipe is {recipe_path}. Change it, and run playhead plan {recipe_path}.")
 
 
 def _show_worlds(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> None:
-    grid = Grid(box=None, pad_edge=False, header_style="dim")
-    for title in ("ranks", "micro-batches each", "samples in all", "digest of all samples", "receipt on every rank"):
-        grid.add_column(title, justify="right")
+    titles = (">ranks", ">micro-batches each", ">samples in all", ">digest of all samples", ">receipt on every rank")
+    table = grid(*titles)
     seen = set()
     for world in WORLDS:
         dealt = [_walk_as(plan_tables(recipe, tables, world_size=world), rank, world) for rank in range(world)]
@@ -58,10 +56,10 @@ def _show_worlds(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> N
         samples = digest(whole)
         seen.add((samples, receipt))
         num_samples = sum(len(picks) for _, _, picks in whole)
-        grid.add_row(str(world), f"{len(dealt[0][0]):,}", f"{num_samples:,}", samples[:16], f"{receipt:016x}")
-    screen.print(grid)
+        table.add_row(str(world), f"{len(dealt[0][0]):,}", f"{num_samples:,}", samples[:16], f"{receipt:016x}")
+    screen.print(table)
     assert len(seen) == 1, "world sizes were dealt different streams"
-    screen.print("[green]the same samples in the same steps, whatever the number of ranks[/]")
+    screen.print("the same samples in the same steps, whatever the number of ranks", style="green")
 
 
 def _walk_as(plan: Plan, rank: int, world: int) -> tuple[list[tuple[int, int, list[list[int]]]], int]:
@@ -86,15 +84,13 @@ def _show_distance(screen: Console, recipe: Recipe, tables: dict[str, Table]) ->
     steps_per_window = [summarise(plan, i, 2).steps_per_window for i in range(len(plan.streams))]
     assert plan.fuse is not None
     turns = [share / plan.fuse.total for share in plan.fuse.shares.tolist()]
-    grid = Grid(box=None, pad_edge=False, header_style="dim")
-    for title in ("step", "windows of the sub-streams", "opened and planned in"):
-        grid.add_column(title, justify="right")
+    table = grid(">step", ">windows of the sub-streams", ">opened and planned in")
     for step in (10, FAR):
         windows = [int(step * turn / steps) for turn, steps in zip(turns, steps_per_window, strict=True)]
         cursor = Cursor(step, tuple(Place(window, 0) for window in windows), step, None)
         best = min(_opening_seconds(recipe, tables, cursor) for _ in range(REPEATS))
-        grid.add_row(f"{step:,}", ", ".join(f"{w:,}" for w in windows), f"{best * 1000:.1f} ms")
-    screen.print(grid)
+        table.add_row(f"{step:,}", ", ".join(f"{w:,}" for w in windows), f"{best * 1000:.1f} ms")
+    screen.print(table)
 
 
 def _opening_seconds(recipe: Recipe, tables: dict[str, Table], cursor: Cursor) -> float:

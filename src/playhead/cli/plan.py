@@ -18,11 +18,14 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what will happen: who is drawn how often, what a step holds, what padding and whole steps cost."""
-    from playhead.cli.plan_view import print_plan, print_step
+    from playhead.cli.plan_view import print_plan
+    from playhead.cli.step_view import print_step
     from playhead.deal import check_world
     from playhead.feed import map_tables, plan_tables
     from playhead.recipe.values import Recipe
 
+    if rank is not None and step is None:
+        raise typer.BadParameter("it chooses lanes of a step: give --step too", param_hint="--rank")
     loaded = Recipe.load(recipe)
     tables = map_tables(loaded, split)
     opened = plan_tables(loaded, tables, split, world)

@@ -38,4 +38,4 @@ def prepare(
             progress=progress,
         )
     reached = writing_ahead(loaded, steps) if steps and not dry_run else None
-    print_report(report, reached, as_json=as_json)
+    print_report(loaded, report, reached, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import indent
 
 from playhead.errors import PlayheadError, PrepareError, RecipeError
 from playhead.index.layout import layout_of
@@ -61,13 +62,12 @@ def _attempt(leaf: Leaf, recipe: Recipe, effort: Effort, dry_run: bool) -> Outco
 
 
 def _failed(failures: tuple[Failure, ...]) -> PrepareError:
-    lines = []
-    for failure in failures[:_SHOWN_FAILURES]:
-        lines += ["", f'{failure.source}: {failure.problem}']
+    shown = [f"{failure.source}: {failure.problem}" for failure in failures[:_SHOWN_FAILURES]]
     if len(failures) > _SHOWN_FAILURES:
-        lines += ["", f"and {len(failures) - _SHOWN_FAILURES:,} more"]
+        shown.append(f"and {len(failures) - _SHOWN_FAILURES:,} more")
     things = "1 thing" if len(failures) == 1 else f"{len(failures):,} things"
+    letters = "".join(f"\n{indent(letter, '  ')}\n" for letter in shown)
     return PrepareError(
-        f"preparing could not finish: {things} failed" + "\n  ".join(lines),
+        f"preparing could not finish: {things} failed\n{letters}",
         fix="mend these and run it again; what was finished is kept",
     )

@@ -29,6 +29,11 @@ def in_units(value: float, unit: Unit, where: str) -> int:
     return int(value)
 
 
+def whole_unit(unit: Unit) -> str:
+    """What the plan's whole numbers count."""
+    return "milliseconds" if unit == "seconds" else unit
+
+
 def for_people(length: float, unit: Unit) -> str:
     """A planned length as a user would write it."""
     return f"{length / 1000:,.2f} s" if unit == "seconds" else f"{length:,.0f}"
