@@ -107,16 +107,16 @@ def single(stream: Stream) -> Plan:
 
 @st.composite
 def plans(draw: st.DrawFn, *, epochs: st.SearchStrategy[int | None] = NO_PASSES, **wanted: object) -> Plan:
-    """One sub-stream, two zipped, or two fused by weight."""
-    kind = draw(st.sampled_from(["one", "zip", "weight"]))
+    """One sub-stream, two zipped side by side or lane by lane, or two fused by weight."""
+    kind = draw(st.sampled_from(["one", "zip", "parts", "weight"]))
     passes = draw(epochs)
     first = draw(streams(epochs=st.just(passes), **wanted))  # type: ignore[arg-type]
     if kind == "one":
         return single(first)
-    lanes = st.just(first.segments[0].lanes) if kind == "weight" else st.integers(1, 4)
+    lanes = st.integers(1, 4) if kind == "zip" else st.just(first.segments[0].lanes)
     second = draw(streams(epochs=st.just(passes), name="second", **{**wanted, "lanes": lanes}))  # type: ignore[arg-type]
     second = replace(second, source_names=tuple(f"second-{name}" for name in second.source_names))
-    if kind == "zip":
-        return Plan((first, second), None, "")
+    if kind != "weight":
+        return Plan((first, second), None, "", interleaved=kind == "parts")
     shares = [Fraction(draw(st.integers(1, 5))), Fraction(draw(st.integers(1, 5)))]
     return Plan((first, second), weighted(shares, key(7, "fuse")), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -165,7 +166,7 @@ def test_a_cursor_advanced_step_by_step_equals_one_opened_there(plan: Plan, coun
     cursor = plan.start()
     for _ in range(min(count, len(walked))):
         cursor = plan.advance(cursor)
-    reopened = Plan(plan.streams, plan.fuse, plan.fingerprint)
+    reopened = replace(plan, _windows={})
     rest = walked[count:]
     assert contents(take(reopened, len(rest), cursor)) == contents(rest)
 
@@ -194,7 +195,7 @@ def test_a_receipt_tells_streams_apart_exactly_where_they_part(plan: Plan, at: i
     assert [step.receipt for step in steps] == [step.receipt for step in take(plan, at + 1)]
     stream = plan.streams[0]
     renamed = Stream(**{**vars(stream), "source_names": tuple(f"other-{n}" for n in stream.source_names)})
-    other = take(Plan((renamed, *plan.streams[1:]), plan.fuse, ""), at + 1)
+    other = take(replace(plan, streams=(renamed, *plan.streams[1:]), _windows={}), at + 1)
     used = [any(batch.stream == 0 and not batch.idle for batch in step.micro_batches) for step in steps]
     parted = [any(used[: i + 1]) for i in range(len(steps))]
     assert [ours.receipt != theirs.receipt for ours, theirs in zip(steps, other, strict=True)] == parted
@@ -250,3 +251,31 @@ def test_a_stream_that_has_ended_stays_ended(plan: Plan) -> None:
     assert plan.round_of(cursor) == 1
     assert plan.step_at(cursor) is None
     assert list(plan.steps(cursor)) == []
+
+
+@given(plans(), st.data())
+def test_laying_out_some_lanes_gives_what_laying_out_all_gives(plan: Plan, data: st.DataObject) -> None:
+    world = data.draw(st.sampled_from(divisors(plan.lanes)))
+    rank = data.draw(st.integers(0, world - 1))
+    cursor = plan.start()
+    for _ in range(8):
+        found = plan.step_at(cursor)
+        if found is None:
+            break
+        whole, after = found
+        lanes = lanes_of_rank(rank, world, plan.lanes)
+        own, also_after = plan.step_at(cursor, lanes)
+        assert [content(batch) for batch in own.micro_batches] == [content(whole.micro_batches[n]) for n in lanes]
+        assert (own.receipt, also_after) == (whole.receipt, after)
+        cursor = after
+
+
+@given(plans(policies=ENDLESS), st.data())
+def test_a_rank_keeps_to_one_part_where_the_parts_divide_the_ranks(plan: Plan, data: st.DataObject) -> None:
+    assume(plan.interleaved)
+    worlds = [world for world in divisors(plan.lanes) if world % len(plan.streams) == 0]
+    world = data.draw(st.sampled_from(worlds))
+    for step in take(plan, 5):
+        for rank in range(world):
+            lanes = lanes_of_rank(rank, world, plan.lanes)
+            assert {step.micro_batches[lane].stream for lane in lanes} == {rank % len(plan.streams)}

@@ -121,10 +121,10 @@ def packed(lengths: Sequence[int], max_length: int) -> list[list[int]]:
     return [sorted(members) for members in bins]
 
 
-def receipt(before: int, step: int, lanes: Sequence[Sequence[tuple[int, int, int]]]) -> int:
-    """The digest of a step: lanes of (hash of source name, epoch, row)."""
+def receipt(before: int, step: int, lanes: Sequence[tuple[int, Sequence[tuple[int, int, int]]]]) -> int:
+    """The digest of a step: numbered lanes of (hash of source name, epoch, row), sub-stream after sub-stream."""
     value = fold(before, step)
-    for lane, picks in enumerate(lanes):
+    for lane, picks in lanes:
         if picks:
             value = fold(fold(value, lane), len(picks))
         for name_hash, epoch, row in picks:

@@ -59,7 +59,7 @@ class TaskMaker:
             parts = self._plan.parts_at(cursor)
             if not parts:
                 return
-            lanes = parts[-1].stop_lane
+            lanes = sum(len(part.lanes) for part in parts)
             counted = self._counted(parts)
             found = self._plan.step_at(cursor, range(done + self._rank, lanes, self._world_size))
             assert found is not None
@@ -75,16 +75,15 @@ class TaskMaker:
 
     def _counted(self, parts: tuple[Part, ...]) -> IntArray:
         """Entry l holds the totals of the step's first l lanes."""
-        counted = np.zeros((parts[-1].stop_lane + 1, num_rows(self._plan), COLUMNS), np.int64)
+        num_lanes = sum(len(part.lanes) for part in parts)
+        counted = np.zeros((num_lanes + 1, num_rows(self._plan), COLUMNS), np.int64)
         for part in parts:
-            if part.place is None:
-                counted[part.first_lane + 1 : part.stop_lane + 1] = counted[part.first_lane]
-                continue
-            running = self._running_totals(part.stream, part.place.window)
-            at = part.place.step * (part.stop_lane - part.first_lane)
-            of_part = running[at + 1 : at + 1 + part.stop_lane - part.first_lane] - running[at]
-            counted[part.first_lane + 1 : part.stop_lane + 1] = counted[part.first_lane] + of_part
-        return counted
+            if part.place is not None:
+                running = self._running_totals(part.stream, part.place.window)
+                at = part.place.step * len(part.lanes)
+                of_lanes = np.diff(running[at : at + len(part.lanes) + 1], axis=0)
+                counted[part.lanes.start + 1 : part.lanes.stop + 1 : part.lanes.step] = of_lanes
+        return np.cumsum(counted, axis=0)
 
     def _running_totals(self, stream: int, number: int) -> IntArray:
         known = self._running.get(stream)

@@ -31,11 +31,10 @@ _NOTHING = Picks(*(np.empty(0, np.int64) for _ in range(3)))
 
 @dataclass(frozen=True)
 class Part:
-    """The lanes [first_lane, stop_lane) of a step, and the place of the sub-stream they are of; None where it ended."""
+    """Lanes of a step, and the place of the sub-stream they are of; None where it ended."""
 
     stream: int
-    first_lane: int
-    stop_lane: int
+    lanes: range
     place: Place | None
 
 
@@ -43,12 +42,14 @@ class Part:
 class Plan:
     """A pure function from cursors to steps; it remembers the last windows it planned, nothing else.
 
-    `fuse` deals whole steps to sub-streams; None zips them (or there is one).
+    `fuse` deals whole steps to sub-streams; None zips them (or there is one). Zipped sub-streams have lanes side by
+    side; `interleaved` ones take turns lane by lane, so that a rank keeps to one of them.
     """
 
     streams: tuple[Stream, ...]
     fuse: Blend | None
     fingerprint: str
+    interleaved: bool = False
     _windows: dict[int, Window] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -158,9 +159,12 @@ class Plan:
         first_lane = 0
         for stream in chosen:
             place = places[stream]
-            lanes = segment_at(self.streams[stream], place.window).lanes
-            parts.append(Part(stream, first_lane, first_lane + lanes, place if stream in alive else None))
-            first_lane += lanes
+            num_lanes = segment_at(self.streams[stream], place.window).lanes
+            lanes = range(first_lane, first_lane + num_lanes)
+            if self.interleaved:
+                lanes = range(stream, num_lanes * len(self.streams), len(self.streams))
+            parts.append(Part(stream, lanes, place if stream in alive else None))
+            first_lane += num_lanes
         return cursor, tuple(parts)
 
     def _next_turn(self, turn: int, alive: list[int]) -> int:
@@ -188,7 +192,7 @@ class Plan:
             if receipt is not None:
                 window = self.window(part.stream, part.place.window)
                 hashes = self.source_hashes[part.stream]
-                receipt = fold_lanes(receipt, window, part.place.step, part.first_lane, hashes)
+                receipt = fold_lanes(receipt, window, part.place.step, part.lanes, hashes)
             places[part.stream] = self._after(part.stream, part.place)
         return Cursor(cursor.step + 1, tuple(places), cursor.turn + 1, receipt)
 
@@ -206,16 +210,15 @@ class Plan:
         """The wanted lanes of a step, the idle ones empty."""
         batches: list[MicroBatch] = []
         for part in parts:
-            own = range(part.first_lane, part.stop_lane)
-            wanted = own if lanes is None else [lane for lane in lanes if lane in own]
+            wanted = part.lanes if lanes is None else [lane for lane in lanes if lane in part.lanes]
             batches += [self._micro_batch(part, lane) for lane in wanted]
-        return batches
+        return sorted(batches, key=lambda batch: batch.lane)
 
     def _micro_batch(self, part: Part, lane: int) -> MicroBatch:
         if part.place is None:
             return MicroBatch(lane, part.stream, _NOTHING, None, idle=True)
         window = self.window(part.stream, part.place.window)
-        members = window.members(part.place.step, lane - part.first_lane)
+        members = window.members(part.place.step, part.lanes.index(lane))
         lengths = None if window.lengths is None else window.lengths[members]
         outputs = None if window.outputs is None else window.outputs[members]
         return MicroBatch(lane, part.stream, window.picks.take(members), lengths, outputs, idle=not len(members))

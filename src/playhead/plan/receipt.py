@@ -1,6 +1,7 @@
 """The receipt: a 64-bit rolling digest of the planned picks of every step so far.
 
-r' = H(r, step, for each busy lane its number, its count and its picks as (hash of source name, epoch, row), in order).
+r' = H(r, step, for each busy lane its number, its count and its picks as (hash of source name, epoch, row), in order),
+sub-stream after sub-stream where a step has lanes of several.
 Every rank computes it over all lanes, so ranks can compare eight bytes; idle lanes do not enter it.
 """
 
@@ -20,14 +21,15 @@ def begin_step(receipt: int, step: int) -> int:
     return fold(receipt, step)
 
 
-def fold_lanes(receipt: int, window: Window, step: int, first_lane: int, source_hashes: UIntArray) -> int:
-    """Extend the receipt by the lanes of one planned step, numbered from `first_lane`."""
+def fold_lanes(receipt: int, window: Window, step: int, lanes: range, source_hashes: UIntArray) -> int:
+    """Extend the receipt by the planned micro-batches of a sub-stream in a step, which have these lanes."""
     at = step * window.lanes
     starts = window.groups.starts[at : at + window.lanes + 1]
     picks = window.picks
     folded = _fold(
         np.uint64(receipt),
-        first_lane,
+        lanes.start,
+        lanes.step,
         starts,
         window.groups.members,
         source_hashes,
@@ -42,6 +44,7 @@ def fold_lanes(receipt: int, window: Window, step: int, first_lane: int, source_
 def _fold(
     receipt: np.uint64,
     first_lane: int,
+    stride: int,
     starts: IntArray,
     members: IntArray,
     hashes: UIntArray,
@@ -53,7 +56,7 @@ def _fold(
         count = starts[lane + 1] - starts[lane]
         if count == 0:
             continue
-        receipt = fold64(fold64(receipt, np.uint64(first_lane + lane)), np.uint64(count))
+        receipt = fold64(fold64(receipt, np.uint64(first_lane + lane * stride)), np.uint64(count))
         for i in range(starts[lane], starts[lane + 1]):
             sample = members[i]
             pick = fold64(fold64(hashes[source[sample]], np.uint64(epoch[sample])), np.uint64(row[sample]))

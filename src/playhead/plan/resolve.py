@@ -53,7 +53,7 @@ def resolve(recipe: Recipe, tables: Mapping[str, Table], world_size: int = 1) ->
         check_turns(found, weights)
         fuse = weighted(weights, key(recipe.seed, "fuse"))
     used = [[tables[leaf.path] for leaf in leaves] for leaves in leaves_by_stream(recipe)]
-    return Plan(streams, fuse, fingerprint(streams, fuse, used))
+    return Plan(streams, fuse, fingerprint(streams, fuse, used), interleaved=recipe.parts > 1)
 
 
 def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], world_size: int = 1) -> Plan:
