@@ -1,0 +1,92 @@
+"""How fast batches come: counts of one rank, and rates over the last seconds."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from playhead.feed.batch import Batch
+from playhead.recipe.values import Unit
+
+_RECENT_SECONDS = 5.0
+_APART_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was taken up to a moment; lengths by unit, in the plan's whole numbers."""
+
+    steps: int = 0
+    batches: int = 0
+    samples: int = 0
+    length: dict[Unit, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What was taken in a second."""
+
+    steps: float
+    samples: float
+    length: dict[Unit, float]
+
+
+class Meter:
+    """Counts the batches of a rank. `units` are those of the sub-streams."""
+
+    def __init__(self, units: tuple[Unit, ...], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._units, self._clock = units, clock
+        self._steps = self._batches = self._samples = 0
+        self._length: dict[Unit, int] = dict.fromkeys(units, 0)
+        self._begin = clock()
+        self._end: float | None = None
+        self._marks: deque[tuple[float, Counts]] = deque([(self._begin, self.counts())])
+
+    @property
+    def steps(self) -> int:
+        """The steps finished."""
+        return self._steps
+
+    @property
+    def seconds(self) -> float:
+        return (self._clock() if self._end is None else self._end) - self._begin
+
+    def count(self, batch: Batch) -> None:
+        self._batches += 1
+        self._steps += batch.is_last_in_step
+        self._samples += batch.num_samples
+        work = batch.task.work
+        if work.lengths is not None and not batch.idle:
+            self._length[self._units[work.stream]] += int(work.lengths.sum())
+        now = self._clock()
+        if now - self._marks[-1][0] >= _APART_SECONDS:
+            self._marks.append((now, self.counts()))
+            while now - self._marks[0][0] > _RECENT_SECONDS:
+                self._marks.popleft()
+
+    def stop(self) -> None:
+        """Let the clock stand: what follows is not delivery."""
+        if self._end is None:
+            self._end = self._clock()
+
+    def counts(self) -> Counts:
+        return Counts(self._steps, self._batches, self._samples, dict(self._length))
+
+    def mean(self) -> Rates:
+        return _rates(Counts(length=dict.fromkeys(self._units, 0)), self.counts(), self.seconds)
+
+    def recent(self) -> Rates:
+        """The rates of the last seconds; falls to nothing while nothing comes."""
+        since, before = self._marks[0]
+        return _rates(before, self.counts(), self._clock() - since)
+
+
+def _rates(before: Counts, after: Counts, seconds: float) -> Rates:
+    seconds = max(seconds, 1e-9)
+    return Rates(
+        (after.steps - before.steps) / seconds,
+        (after.samples - before.samples) / seconds,
+        {unit: (length - before.length[unit]) / seconds for unit, length in after.length.items()},
+    )

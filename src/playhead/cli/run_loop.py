@@ -1,0 +1,103 @@
+"""The loop of `playhead run`: batches taken and counted, the state saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+
+from playhead.cli.meter import Meter
+from playhead.cli.run_view import Summary, UnitOf, live_view
+from playhead.cli.screen import console
+from playhead.cli.state_file import restore_from, save_to
+from playhead.cli.stopping import Stopped, stoppable
+from playhead.feed.batch import Batch
+from playhead.feed.loader import Loader
+from playhead.plan.resolve import leaves_by_stream
+from playhead.recipe.values import Recipe
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop and what to save: after so many steps, to a file, every so often."""
+
+    steps: int | None = None
+    state: Path | None = None
+    save_every: int = 100
+
+
+@dataclass
+class _Run:
+    """A loop under way. `last` is the last batch that was taken: the state saved is the one after it."""
+
+    loader: Loader
+    limits: Limits
+    meter: Meter
+    last: Batch | None = field(default=None)
+
+    def take_all(self) -> str:
+        """Take batches until there is a reason to stop; returns it."""
+        for batch in self.loader:
+            self.last = batch
+            self.meter.count(batch)
+            if not batch.is_last_in_step:
+                continue
+            if self.limits.state is not None and self.meter.steps % self.limits.save_every == 0:
+                self.save()
+            if self.meter.steps == self.limits.steps:
+                return "steps"
+        return "end"
+
+    def state(self) -> dict[str, Any]:
+        return self.loader.state_dict(after=self.last)
+
+    def save(self) -> None:
+        path = self.limits.state
+        if path is not None and (self.last is not None or not path.exists()):
+            save_to(path, self.state())
+
+
+def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -> Summary:
+    """Run until the end, the limit, or a signal. Law: whatever ends it, the state saved is that of the last batch."""
+    streams = leaves_by_stream(recipe, split)
+    unit_of = {leaf.source.name: leaf.unit for leaves in streams for leaf in leaves}
+    if limits.state is not None and limits.state.exists():
+        restore_from(limits.state, loader)
+    run = _Run(loader, limits, Meter(tuple(leaves[0].unit for leaves in streams)))
+    first_step = run.state()["step"]
+    exit_code = 0
+    with stoppable():
+        try:
+            with _shown(run, unit_of):
+                reason = run.take_all()
+        except Stopped as stopped:
+            reason, exit_code = stopped.name, stopped.exit_code
+        finally:
+            run.meter.stop()
+            run.save()
+    state = run.state()
+    loader.load_state_dict(state)  # a signal may have come between a batch made ready and a batch taken
+    who = (loader.rank, loader.world_size)
+    return Summary(
+        reason, *who, first_step, run.meter, state, loader.totals(), unit_of, limits.state, exit_code=exit_code
+    )
+
+
+@contextmanager
+def _shown(run: _Run, unit_of: UnitOf) -> Iterator[None]:
+    """The live view on a terminal; nothing in a pipe."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+
+    def view() -> Group:
+        return live_view(run.last, run.meter, run.loader.totals(), unit_of)
+
+    with Live(get_renderable=view, console=screen, transient=True):
+        yield

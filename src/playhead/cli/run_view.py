@@ -1,0 +1,130 @@
+"""Delivery on the terminal: a live rate while it runs, a summary when it is done."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table as Grid
+from rich.text import Text
+
+from playhead.cli.meter import Meter, Rates
+from playhead.cli.screen import bar, console, count, grid, labelled, percent, print_json
+from playhead.feed.batch import Batch
+from playhead.feed.totals import Totals
+from playhead.recipe.units import whole_unit
+from playhead.recipe.values import Unit
+
+UnitOf = dict[str, Unit]  # by source
+_REASONS = {
+    "steps": "",
+    "end": "; that was the last one",
+    "SIGINT": "; stopped by Ctrl-C",
+    "SIGTERM": "; stopped by SIGTERM",
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run delivered, and why it stopped. Counts and rates are of this rank; totals are of all, from step 0."""
+
+    reason: str
+    rank: int
+    world_size: int
+    first_step: int
+    meter: Meter
+    state: dict[str, Any]
+    totals: dict[str, Totals]
+    unit_of: UnitOf
+    state_file: Path | None
+    exit_code: int = 0
+
+
+def live_view(last: Batch | None, meter: Meter, totals: dict[str, Totals], unit_of: UnitOf) -> Group:
+    """What a terminal shows while batches come."""
+    if last is None:
+        return Group(Text("waiting for the first batch"))
+    line = Text.assemble((f"step {last.step:,}", "bold"), f"  {_rates_text(meter.recent())}")
+    return Group(line, _sources_grid(totals, unit_of, bars=True))
+
+
+def print_summary(done: Summary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_json(done))
+        return
+    screen = console()
+    for label, text in _facts(done):
+        labelled(screen, label, text)
+    screen.print(_sources_grid(done.totals, done.unit_of))
+
+
+def _facts(done: Summary) -> list[tuple[str, str]]:
+    counts, state = done.meter.counts(), done.state
+    things = [count(counts.steps, "step"), f"{counts.batches:,} micro-batches", count(counts.samples, "sample")]
+    facts = [("delivered", f"{', '.join(things)} in {done.meter.seconds:,.1f} s{_REASONS[done.reason]}")]
+    if done.world_size > 1:
+        facts.append(("rank", f"{done.rank} of {done.world_size}; the table is of all ranks"))
+    facts.append(("rate", _rates_text(done.meter.mean())))
+    lanes = f", and {count(state['lanes_done'], 'lane')} of the next are done" if state["lanes_done"] else ""
+    facts.append(("receipt", f"{state['receipt']} after {count(state['step'], 'step')}{lanes}"))
+    if done.state_file is not None:
+        facts.append(("state", str(done.state_file)))
+    return facts
+
+
+def _as_json(done: Summary) -> dict[str, Any]:
+    counts, rates = done.meter.counts(), done.meter.mean()
+    return {
+        "reason": done.reason,
+        "rank": done.rank,
+        "world_size": done.world_size,
+        "first_step": done.first_step,
+        "next_step": done.state["step"],
+        "lanes_done": done.state["lanes_done"],
+        "steps": counts.steps,
+        "batches": counts.batches,
+        "samples": counts.samples,
+        "length": {whole_unit(unit): length for unit, length in counts.length.items()},
+        "seconds": round(done.meter.seconds, 3),
+        "rates": {
+            "steps": round(rates.steps, 3),
+            "samples": round(rates.samples, 3),
+            "length": {whole_unit(unit): round(rate, 3) for unit, rate in rates.length.items()},
+        },
+        "totals": {
+            name: {**asdict(total), **({"unit": whole_unit(done.unit_of[name])} if name in done.unit_of else {})}
+            for name, total in done.totals.items()
+        },
+        "receipt": done.state["receipt"],
+        "state": None if done.state_file is None else str(done.state_file),
+    }
+
+
+def _rates_text(rates: Rates) -> str:
+    lengths = [
+        f"{rate / 1000:,.1f} seconds/s" if unit == "seconds" else f"{rate:,.0f} {unit}/s"
+        for unit, rate in rates.length.items()
+        if rate
+    ]
+    return "  ".join([f"{rates.steps:,.1f} steps/s", f"{rates.samples:,.0f} samples/s", *lengths])
+
+
+def _sources_grid(totals: dict[str, Totals], unit_of: UnitOf, *, bars: bool = False) -> Grid:
+    """Who was delivered how often since step 0, on all ranks: shares of samples of all, of length among like units."""
+    table = grid("<source", ">samples", ">of the samples", ">of the length", ">padding", *(["<"] if bars else []))
+    names = [name for name in totals if name != "all"] or ["all"]
+    everything = totals["all"].samples
+    for name in names:
+        total = totals[name]
+        alike = sum(totals[other].length for other in names if unit_of.get(other) == unit_of.get(name))
+        share = total.samples / everything if everything else 0.0
+        cells = [name, f"{total.samples:,}", percent(share), _fraction(total.length, alike)]
+        cells.append(_fraction(total.padding, total.length + total.padding))
+        table.add_row(*cells, *([bar(share, 20)] if bars else []))
+    return table
+
+
+def _fraction(part: int, whole: int) -> str:
+    return percent(part / whole) if whole else "-"

@@ -1,0 +1,49 @@
+"""A loader's state in a file: JSON, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from playhead.errors import StateError
+from playhead.feed.loader import Loader
+from playhead.feed.state import PayloadWarning
+from playhead.store import replacing
+
+
+def restore_from(path: Path, loader: Loader) -> None:
+    """Go on from the state in a file; every refusal names the file. A changed map or collate is a note on stderr."""
+    state = _read(path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PayloadWarning)
+        try:
+            loader.load_state_dict(state)
+        except StateError as error:
+            raise StateError(
+                f"{path}: {error.problem}", found=error.found, expected=error.expected, fix=error.fix
+            ) from error
+    for warning in caught:
+        typer.echo(f"note: {path}: {warning.message}", err=True)
+
+
+def save_to(path: Path, state: dict[str, Any]) -> None:
+    with replacing(path) as file:
+        file.write(json.dumps(state).encode() + b"\n")
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise StateError(
+            f"{path}: this is not JSON, or only a part of it",
+            found=f"{path.stat().st_size:,} bytes; {error}",
+            expected="a state that `playhead run --state` or `state_dict()` gave, whole",
+            fix="use an older copy, or remove the file to start anew",
+        ) from error
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read", found=error.strerror or str(error)) from error

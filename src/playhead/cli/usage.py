@@ -1,0 +1,10 @@
+"""Options that belong together."""
+
+from __future__ import annotations
+
+import typer
+
+
+def check_rank_has_world(rank: int | None, world: int | None) -> None:
+    if rank is not None and world is None:
+        raise typer.BadParameter(f"rank {rank} of how many? Add --world, the number of ranks.", param_hint="--rank")
