@@ -113,7 +113,7 @@ def test_each_part_reads_only_its_own_shards_and_together_every_row_once(tmp_pat
     ends = np.cumsum([len(shard) for shard in SHARDS])
     read = [set(), set(), set()]
     for batch in real_batches(steps):
-        assert batch.stream == batch.lane // 2
+        assert batch.stream == batch.lane % 3
         read[batch.stream] |= set(np.searchsorted(ends, batch.picks.row, side="right").tolist())
     assert read == [{0, 1}, {2, 3}, {4, 5}]
 
