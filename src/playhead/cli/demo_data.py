@@ -12,7 +12,7 @@ import wave
 from collections.abc import Iterator
 from pathlib import Path
 
-from playhead.store import replacing
+from playhead.store import replacing, writing_to
 
 SAMPLE_RATE = 8000
 RECIPE = """\
@@ -50,12 +50,12 @@ evaluation:
 def make_data(directory: Path) -> Path:
     """Write the sources and the recipe where they are not there yet; returns the recipe's path."""
     noise = random.Random(1)  # noqa: S311  # data to look at, not to guard
-    directory.mkdir(parents=True, exist_ok=True)
+    with writing_to(directory):
+        (directory / "calls").mkdir(parents=True, exist_ok=True)
     for shard in range(3):
         _write(directory / f"books-{shard}.jsonl", _text(noise, f"book{shard}", 4000, 6.0))
     _write(directory / "chats.jsonl", _text(noise, "chat", 3000, 5.0))
     _write(directory / "dev.jsonl", _text(noise, "dev", 101, 5.5))
-    (directory / "calls").mkdir(exist_ok=True)
     for shard in range(4):
         _write(directory / "calls" / f"calls-{shard:03}.tar", _calls(noise, shard, 60))
     recipe = directory / "recipe.yaml"
