@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from playhead.deal import check_world, identify
 from playhead.errors import EndOfStreamError
 from playhead.feed.batch import Batch
@@ -18,7 +16,7 @@ from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
 from playhead.feed.state import Position, restore, save
 from playhead.feed.tasks import Task, TaskMaker, Work
-from playhead.feed.totals import COLUMNS, Totals, num_rows
+from playhead.feed.totals import Sum, Totals, nothing_yet
 from playhead.plan.plan import Plan
 from playhead.plan.resolve import leaves_by_stream
 from playhead.plan.rules import Fixed
@@ -118,4 +116,4 @@ class Session:
         return f"step {work.step:,}, lane {work.lane}: {', '.join(found)}{more}"
 
     def _start(self) -> Position:
-        return Position(self.plan.start(), 0, np.zeros((num_rows(self.plan), COLUMNS), np.int64))
+        return Position(self.plan.start(), 0, Sum(nothing_yet(self.plan)))

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from playhead.deal import worlds_that_fit
 from playhead.errors import StateError
+from playhead.feed.totals import Sum
 from playhead.fingerprint import digest
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.plan import Plan
@@ -30,7 +31,11 @@ class Position:
 
     cursor: Cursor
     lanes_done: int
-    totals: IntArray
+    counted: Sum
+
+    @property
+    def totals(self) -> IntArray:
+        return self.counted.value()
 
 
 class Saved(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +96,7 @@ def restore(state: Any, plan: Plan, payload: str, world_size: int) -> Position:
             fix="resume on one of those, or from a state saved at the end of a step",
         )
     cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
-    return Position(cursor, saved.lanes_done, np.array(saved.totals, np.int64))
+    return Position(cursor, saved.lanes_done, Sum(np.array(saved.totals, np.int64)))
 
 
 def _read(state: Any) -> Saved:

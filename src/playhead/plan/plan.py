@@ -20,22 +20,14 @@ from playhead.plan.cursor import Cursor, Place
 from playhead.plan.receipt import START, begin_step, fold_lanes
 from playhead.plan.rules import Fixed
 from playhead.plan.segments import Stream, round_end, round_of, segment_at
-from playhead.plan.step import MicroBatch, Step, with_idle_filled
+from playhead.plan.step import MicroBatch, Part, Step, with_idle_filled
 from playhead.plan.window import Window, plan_window
 from playhead.seeds import hash_text
 from playhead.types import UIntArray
 
 _TURNS_AT_A_TIME = 1024
+_ALL = slice(None)
 _NOTHING = Picks(*(np.empty(0, np.int64) for _ in range(3)))
-
-
-@dataclass(frozen=True)
-class Part:
-    """Lanes of a step, and the place of the sub-stream they are of; None where it ended."""
-
-    stream: int
-    lanes: range
-    place: Place | None
 
 
 @dataclass(frozen=True)
@@ -85,10 +77,10 @@ class Plan:
         """The round a cursor stands in: that of the sub-stream that is furthest behind."""
         return min(round_of(stream, place.window) for stream, place in zip(self.streams, cursor.places, strict=True))
 
-    def step_at(self, cursor: Cursor, lanes: range | None = None) -> tuple[Step, Cursor] | None:
+    def step_at(self, cursor: Cursor, lanes: slice = _ALL) -> tuple[Step, Cursor] | None:
         """The step at a cursor and the cursor after it; None at the end of the stream.
 
-        With `lanes` only those are laid out: a rank of thousands need not look at the others' picks.
+        `lanes` says which to lay out: a rank of thousands need not look at the others' picks.
         """
         ready = self._settled(cursor)
         if ready is None:
@@ -96,10 +88,10 @@ class Plan:
         cursor, parts = ready
         batches = self._micro_batches(parts, lanes)
         if any(batch.idle for batch in batches):
-            whole = with_idle_filled(self._micro_batches(parts, None))
+            whole = with_idle_filled(self._micro_batches(parts, _ALL))
             batches = [whole[batch.lane] for batch in batches]
         after = self._advanced(cursor, parts)
-        return Step(cursor.step, tuple(batches), after.receipt), after
+        return Step(cursor.step, tuple(batches), after.receipt, parts), after
 
     def advance(self, cursor: Cursor) -> Cursor | None:
         """The cursor one step on, without laying the step out; None at the end of the stream."""
@@ -206,13 +198,10 @@ class Plan:
         number = round_of(self.streams[stream], place.window)
         return self._with_step(stream, following, round_end(self.streams[stream], number))
 
-    def _micro_batches(self, parts: tuple[Part, ...], lanes: range | None) -> list[MicroBatch]:
+    def _micro_batches(self, parts: tuple[Part, ...], lanes: slice) -> list[MicroBatch]:
         """The wanted lanes of a step, the idle ones empty."""
-        batches: list[MicroBatch] = []
-        for part in parts:
-            wanted = part.lanes if lanes is None else [lane for lane in lanes if lane in part.lanes]
-            batches += [self._micro_batch(part, lane) for lane in wanted]
-        return sorted(batches, key=lambda batch: batch.lane)
+        wanted = range(sum(len(part.lanes) for part in parts))[lanes]
+        return [next(self._micro_batch(part, lane) for part in parts if lane in part.lanes) for lane in wanted]
 
     def _micro_batch(self, part: Part, lane: int) -> MicroBatch:
         if part.place is None:

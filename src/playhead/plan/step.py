@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from playhead.order.picks import Picks
+from playhead.plan.cursor import Place
 from playhead.types import IntArray
 
 
@@ -31,12 +32,25 @@ class MicroBatch:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Lanes of a step, and the place of the sub-stream they are of; None where it ended."""
+
+    stream: int
+    lanes: range
+    place: Place | None
+
+
+@dataclass(frozen=True)
 class Step:
-    """One optimizer step, and the receipt after it (None where the way here was skipped)."""
+    """One optimizer step: its micro-batches, who has which lanes, and the receipt after it.
+
+    The receipt is None where the way here was skipped.
+    """
 
     number: int
     micro_batches: tuple[MicroBatch, ...]
     receipt: int | None
+    parts: tuple[Part, ...] = ()
 
 
 def with_idle_filled(found: list[MicroBatch]) -> tuple[MicroBatch, ...]:
