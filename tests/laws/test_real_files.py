@@ -103,14 +103,13 @@ def test_every_world_size_is_dealt_the_same_stream_in_its_own_process(tmp_path: 
             {"name": "text", "batching": {"type": "pack", "max_length": 500}, "sources": [text]},
         ],
     }
-    outcomes = []
-    for number, (world_size, workers) in enumerate([(1, 1), (2, 3), (3, 2), (6, 1)]):
-        # Each has its own indexes, made by another number of workers.
+    processes = []
+    for number, (world_size, workers) in enumerate([(1, 1), (2, 3), (3, 1), (6, 1)]):
+        # Each has its own indexes; one has them made by several workers.
         path = tmp_path / f"recipe-{number}.json"
         path.write_text(json.dumps({**recipe, "cache_dir": f"cache-{number}"}))
-        with rank_process(path, world_size, workers, hash_seed=number) as process:
-            outcomes.append(json.loads(process.communicate(timeout=120)[0]))
-        assert process.returncode == 0
+        processes.append(rank_process(path, world_size, workers, hash_seed=number))
+    outcomes = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
     for outcome, world_size in zip(outcomes, (1, 2, 3, 6), strict=True):
         assert {len(batches) for batches in outcome["dealt"]} == {40 * 6 // world_size}
     streams = [sorted(batch for batches in outcome.pop("dealt") for batch in batches) for outcome in outcomes]
