@@ -16,6 +16,11 @@ Each message is a small letter: what is wrong, what was found, what was expected
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from textwrap import indent
+
+_SHOWN_FAILURES = 20
+
 
 class PlayheadError(Exception):
     """Something the user can mend. `problem` says what and where; the rest is optional."""
@@ -87,5 +92,47 @@ class WorkerError(PlayheadError):
     """A worker process died; the message names what it was reading."""
 
 
+@dataclass(frozen=True)
+class Failure:
+    """One of several things that went wrong, and where: a shard, or a source as a whole. `problem` is its letter."""
+
+    source: str
+    place: str
+    problem: str
+
+
 class PrepareError(PlayheadError):
-    """Preparing could not finish; the message lists what failed."""
+    """Preparing could not finish; the message lists what failed, the first twenty in full."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        found: str | None = None,
+        expected: str | None = None,
+        fix: str | None = None,
+        failures: tuple[Failure, ...] = (),
+    ) -> None:
+        self.failures = failures
+        super().__init__(problem, found=found, expected=expected, fix=fix)
+
+    def letter(self) -> str:
+        first, *rest = super().letter().split("\n")
+        shown = [f"{failure.source}: {failure.problem}" for failure in self.failures[:_SHOWN_FAILURES]]
+        if len(self.failures) > _SHOWN_FAILURES:
+            shown.append(f"and {len(self.failures) - _SHOWN_FAILURES:,} more")
+        letters = [f"\n{indent(text, '  ')}" for text in shown]
+        return "\n".join([first, *letters, *([""] if letters and rest else []), *rest])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_prepare, (self.problem, self.found, self.expected, self.fix, self.failures)
+
+
+def _rebuild_prepare(
+    problem: str,
+    found: str | None,
+    expected: str | None,
+    fix: str | None,
+    failures: tuple[Failure, ...],
+) -> PrepareError:
+    return PrepareError(problem, found=found, expected=expected, fix=fix, failures=failures)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from typing import Any
 
 import typer
 
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, PrepareError
 
 
 def print_error(error: PlayheadError, *, as_json: bool) -> None:
@@ -14,5 +16,7 @@ def print_error(error: PlayheadError, *, as_json: bool) -> None:
     if not as_json:
         typer.secho(f"{type(error).__name__}: {error.letter()}", fg=typer.colors.RED, err=True)
         return
-    parts = {name: getattr(error, name) for name in ("problem", "found", "expected", "fix")}
+    parts: dict[str, Any] = {name: getattr(error, name) for name in ("problem", "found", "expected", "fix")}
+    if isinstance(error, PrepareError):
+        parts["failures"] = [asdict(failure) for failure in error.failures]
     typer.echo(json.dumps({"error": {"type": type(error).__name__, **parts}}), err=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
@@ -58,7 +59,7 @@ class Rule(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True):
-    """What a scan collects of every row."""
+    """What an index holds of every row. `measured` stands for all that decides lengths which are measured."""
 
     length: Length | None = None
     output_length: Length | None = None
@@ -66,6 +67,12 @@ class Spec(Struct, frozen=True):
     columns: tuple[str, ...] = ()
     matches: tuple[Match, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    measured: str | None = None
+
+    @property
+    def scanned(self) -> Spec:
+        """What a scan collects itself: lengths that are measured come later."""
+        return self if self.measured is None else replace(self, length=None, measured=None)
 
     @property
     def reads_content(self) -> bool:
@@ -73,7 +80,7 @@ class Spec(Struct, frozen=True):
         return any((self.length, self.output_length, self.ids, self.columns, self.matches))
 
 
-def spec_of(source: Source, path: str, default_id: str | None) -> Spec:
+def spec_of(source: Source, path: str, default_id: str | None, measured: str | None = None) -> Spec:
     """What must be collected of a source; `path` is where it stands in the recipe."""
     rules = rules_of(source, path)
     columns = set(source.columns)
@@ -98,6 +105,7 @@ def spec_of(source: Source, path: str, default_id: str | None) -> Spec:
         columns=tuple(sorted(columns)),
         matches=tuple(matches[name] for name in sorted(matches)),
         options=source.options,
+        measured=measured,
     )
 
 
@@ -135,7 +143,7 @@ def _rule(key: str, rule: KeepRule, where: str) -> Rule:
 def _check_length(length: Length, where: str) -> None:
     if length.field and length.function:
         raise RecipeError(f"{where}: has both `field` and `function`", fix="keep one of them")
-    if not length.field and not length.function and length.unit != "bytes":
+    if not length.field and not length.function and not length.measure and length.unit != "bytes":
         raise RecipeError(
             f"{where}: says neither `field` nor `function`",
             fix="name the field that holds the length, or use `unit: bytes` for the size of the sample",

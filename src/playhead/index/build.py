@@ -63,7 +63,7 @@ class IndexBuilder:
         if self._keys is not None:
             self._keys.add(hashes, rows)
 
-    def finish(self) -> Meta:
+    def finish(self, generator_key: int | None = None) -> Meta:
         """Complete every file; the meta is written last."""
         digests = {name: writer.close() for name, writer in self._writers.items()}
         if self._keys is not None:
@@ -81,6 +81,7 @@ class IndexBuilder:
             output_sum=self._sums["outputs"],
             spec=self._layout.spec,
             digests=dict(sorted(digests.items())),
+            generator_key=generator_key,
         )
         with replacing(self._directory / "meta.json") as file:
             file.write(msgspec.json.format(msgspec.json.encode(meta), indent=1))

@@ -23,7 +23,8 @@ from playhead.fingerprint import digest
 from playhead.formats.contract import Shard
 from playhead.formats.registry import Registered, format_of
 from playhead.formats.spec import Rule, Spec, rules_of, spec_of
-from playhead.recipe.tree import Leaf
+from playhead.recipe.imports import source_digest
+from playhead.recipe.tree import Leaf, map_of, sample_key
 from playhead.recipe.values import Recipe
 from playhead.store import Stamp, stamp
 
@@ -59,7 +60,10 @@ class ShardEntry(Struct, frozen=True):
 
 
 class Meta(Struct, frozen=True):
-    """Everything about an index that is not one per row."""
+    """Everything about an index that is not one per row.
+
+    `generator_key` is what the random generators of a map that takes one were keyed by when lengths were measured.
+    """
 
     version: int
     fingerprint: str
@@ -73,6 +77,7 @@ class Meta(Struct, frozen=True):
     output_sum: int
     spec: Spec
     digests: dict[str, str]
+    generator_key: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,16 @@ class Layout:
     spec: Spec
     rules: tuple[Rule, ...]
     directory: Path
+    generator_key: int
+
+    @property
+    def measured(self) -> bool:
+        """Whether lengths come from measuring, which is for another stage to do."""
+        return self.spec.measured is not None
+
+    def draws_alike(self, meta: Meta) -> bool:
+        """Whether lengths that a map made with random numbers would come out the same by this recipe's seed."""
+        return meta.generator_key in (None, self.generator_key)
 
     @property
     def fingerprint(self) -> str:
@@ -99,12 +114,26 @@ class Layout:
 def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
     source = leaf.source
     registered = format_of(source, leaf.path)
-    spec = spec_of(source, leaf.path, registered.default_id)
+    spec = spec_of(source, leaf.path, registered.default_id, measured_by(leaf, recipe))
     patterns = [source.path] if isinstance(source.path, str) else list(source.path)
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), patterns])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
-    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory)
+    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf))
+
+
+def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
+    """A digest of what decides measured lengths; None for lengths that are not measured.
+
+    That is the map's name and the text of the module it is named in, so that an edited map is noticed (what that module
+    imports is not looked at); whether samples are decoded; the sequence field and, for seconds, its rate.
+    """
+    length = leaf.source.length
+    if length is None or not length.measure:
+        return None
+    named = map_of(recipe, leaf)
+    rate = recipe.sequence_rate if length.unit == "seconds" else None
+    return digest([named and [named[0], source_digest(*named)], recipe.decode, recipe.sequence, rate])
 
 
 def fingerprint_of(format_name: str, spec: Spec) -> str:

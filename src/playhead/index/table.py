@@ -81,7 +81,9 @@ def open_table(leaf: Leaf, recipe: Recipe) -> Table:
     layout = layout_of(leaf, recipe)
     index = open_index(layout.directory)
     if index is None or index.meta.fingerprint != layout.fingerprint or index.meta.patterns != layout.patterns:
-        raise _not_prepared(layout, "its index is missing, or older than the recipe")
+        raise _not_prepared(layout, _missing(layout))
+    if not layout.draws_alike(index.meta):
+        raise _not_prepared(layout, "its lengths were measured with random numbers of another `seed`")
     for shard in index.meta.shards:
         check_shard(shard, leaf.source.name)
     selection = open_selection(layout)
@@ -111,9 +113,15 @@ def open_tables(leaves: Iterable[Leaf], recipe: Recipe) -> dict[str, Table]:
     return {leaf.path: open_table(leaf, recipe) for leaf in leaves}
 
 
+def _missing(layout: Layout) -> str:
+    if not layout.measured:
+        return "its index is missing, or older than the recipe"
+    return "its lengths are not measured, or were with another map (or text of its module), `decode` or `sequence`"
+
+
 def _not_prepared(layout: Layout, problem: str) -> NotPreparedError:
     return NotPreparedError(
         f'{layout.leaf.path} "{layout.leaf.source.name}" is not prepared: {problem}',
         found=f"no match under {layout.directory}",
-        fix="run `playhead prepare <recipe>`",
+        fix=f"run `playhead prepare {'--measure ' if layout.measured else ''}<recipe>`",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playhead.errors import RecipeError
 from playhead.recipe.imports import check_function_name
-from playhead.recipe.tree import Branch, branches, evaluation_branch
+from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Batching, Bucket, Budget, Pack, Recipe
 
 COLLATES = ("pad", "list")
@@ -19,6 +19,8 @@ def check_delivery(recipe: Recipe) -> None:
         raise RecipeError("fields: there are none", fix="name those to deliver, or remove the line for all of them")
     for branch in (*branches(recipe), *(evaluation_branch(recipe, split) for split in recipe.evaluation)):
         _check_padding(recipe, branch)
+        for leaf in branch.leaves():
+            _check_measured(recipe, leaf)
 
 
 def _check_padding(recipe: Recipe, branch: Branch) -> None:
@@ -32,6 +34,16 @@ def _check_padding(recipe: Recipe, branch: Branch) -> None:
         raise RecipeError(
             "pad_to: bucket: how many steps of the sequence make a second?",
             found=f"{branch.name} has lengths in seconds",
+            fix="add `sequence_rate`, for example the sampling rate: `sequence_rate: 16000`",
+        )
+
+
+def _check_measured(recipe: Recipe, leaf: Leaf) -> None:
+    length = leaf.source.length
+    if length is not None and length.measure and length.unit == "seconds" and recipe.sequence_rate is None:
+        raise RecipeError(
+            f'{leaf.path}.length "{leaf.source.name}": how many steps of `{recipe.sequence}` make a second?',
+            found="`measure: true` with `unit: seconds`",
             fix="add `sequence_rate`, for example the sampling rate: `sequence_rate: 16000`",
         )
 

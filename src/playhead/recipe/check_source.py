@@ -27,6 +27,12 @@ def check_source(leaf: Leaf) -> None:
     for field, length in (("length", source.length), ("output_length", source.output_length)):
         if length is not None:
             _check_length(length, f"{leaf.path}.{field}")
+    if source.output_length is not None and source.output_length.measure:
+        raise RecipeError(
+            f"{leaf.path}.output_length: only `length` can be measured",
+            found="`measure: true`",
+            expected="`field` or `function`",
+        )
     if source.drop_ids and source.ids is None and _is_json_lines(source):
         raise RecipeError(
             f"{where}: `drop_ids` needs to know which field holds the id", fix="add a line such as `ids: id`"
@@ -57,7 +63,7 @@ def _check_length(length: Length, where: str) -> None:
     elif len(given) != 1:
         raise RecipeError(
             f"{where}: needs exactly one of `field`, `function` and `measure`",
-            found=" and ".join(f"`{name}`" for name in given) or "neither",
+            found=" and ".join(f"`{name}`" for name in given) or "none of them",
             fix="for example `length: num_tokens`, or `length: {unit: bytes}` for the size of the sample",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from playhead.errors import RecipeError
+from playhead.fingerprint import digest_bytes
 
 _SHAPE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -52,20 +54,49 @@ def resolve_function(name: str, where: str = "length.function") -> Callable[...,
     return resolved
 
 
+def source_digest(name: str, where: str) -> str | None:
+    """A digest of the source text of the module in `package.module:function`; None where it has none, as in C.
+
+    The module itself is not imported, for it may be slow to; the packages around it are.
+    """
+    check_function_name(name, where)
+    module_name = name.partition(":")[0]
+    try:
+        spec = importlib.util.find_spec(module_name)
+    except ModuleNotFoundError as error:
+        raise _not_found(error.name or module_name, name, where) from error
+    except Exception as error:
+        raise _broken(module_name, error, where) from error
+    if spec is None:
+        raise _not_found(module_name, name, where)
+    get_source = getattr(spec.loader, "get_source", None)
+    try:
+        text = get_source(module_name) if get_source is not None else None
+    except (ImportError, OSError, SyntaxError, UnicodeDecodeError) as error:
+        raise _broken(module_name, error, where) from error
+    return None if text is None else digest_bytes(text.encode("utf-8", "surrogatepass"))
+
+
 def _import(module_name: str, name: str, where: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        missing = error.name or module_name
-        if module_name == missing or module_name.startswith(f"{missing}."):
-            fix = f"put {missing.split('.')[0]}.py beside the recipe, or install the package"
-        else:
-            fix = f"install {missing}, which {module_name} imports"
-        raise RecipeError(f"{where}: the module {missing} cannot be found", found=name, fix=fix) from error
+        raise _not_found(error.name or module_name, name, where) from error
     except Exception as error:
-        raise RecipeError(
-            f"{where}: importing the module {module_name} failed", found=f"{type(error).__name__}: {error}"
-        ) from error
+        raise _broken(module_name, error, where) from error
+
+
+def _not_found(missing: str, name: str, where: str) -> RecipeError:
+    module_name = name.partition(":")[0]
+    if module_name == missing or module_name.startswith(f"{missing}."):
+        fix = f"put {missing.partition('.')[0]}.py beside the recipe, or install the package"
+    else:
+        fix = f"install {missing}, which {module_name} imports"
+    return RecipeError(f"{where}: the module {missing} cannot be found", found=name, fix=fix)
+
+
+def _broken(module_name: str, error: Exception, where: str) -> RecipeError:
+    return RecipeError(f"{where}: importing the module {module_name} failed", found=f"{type(error).__name__}: {error}")
 
 
 def _functions_of(module: Any) -> list[str]:

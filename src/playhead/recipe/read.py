@@ -15,6 +15,7 @@ import msgspec
 
 from playhead.errors import RecipeError
 from playhead.recipe.check import check
+from playhead.recipe.check_delivery import COLLATES
 from playhead.recipe.environment import expand_environment
 from playhead.recipe.imports import search_directory
 from playhead.recipe.paths import place
@@ -43,9 +44,18 @@ def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe
     recipe = msgspec.convert(fitted, Recipe)
     check(recipe)
     placed = place(recipe, directory)
-    if any(leaf.source.length and leaf.source.length.function for leaf in leaves(placed)):
+    if _names_functions(placed):
         search_directory(directory)
     return placed
+
+
+def _names_functions(recipe: Recipe) -> bool:
+    """Whether the recipe names a function of the user's, which may be in a module beside it."""
+    if recipe.map is not None or recipe.collate not in COLLATES:
+        return True
+    sources = [leaf.source for leaf in leaves(recipe)]
+    lengths = [length for source in sources for length in (source.length, source.output_length) if length]
+    return any(source.map for source in sources) or any(length.function for length in lengths)
 
 
 def _leave_unshuffled(evaluation: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from playhead.errors import RecipeError
 from playhead.recipe.units import in_units, length_limit
 from playhead.recipe.values import Batching, Bucket, Group, Recipe, Source, Unit, WeightsIn
+from playhead.seeds import key
 
 MAIN = "main"
 
@@ -137,6 +138,18 @@ def leaves(recipe: Recipe) -> tuple[Leaf, ...]:
     for split in recipe.evaluation:
         found += evaluation_branch(recipe, split).leaves()
     return tuple(found)
+
+
+def map_of(recipe: Recipe, leaf: Leaf) -> tuple[str, str] | None:
+    """The map that a source's samples go through, and where the recipe names it: its own, else the recipe's."""
+    if leaf.source.map is not None:
+        return leaf.source.map, f"{leaf.path}.map"
+    return None if recipe.map is None else (recipe.map, "map")
+
+
+def sample_key(recipe: Recipe, leaf: Leaf) -> int:
+    """What the random generators of a source's samples are keyed by, before epoch and row."""
+    return key(recipe.seed, "sample", leaf.source.name)
 
 
 def _main_branch(recipe: Recipe) -> Branch:
