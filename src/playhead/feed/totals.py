@@ -55,7 +55,7 @@ class Sum:
     entries: tuple[tuple[IntArray, int], ...] = ()
 
     def value(self) -> IntArray:
-        total = self.base.copy()
+        total: IntArray = self.base.copy()
         for running, count in self.entries:
             total += running[count]
         return total
@@ -85,7 +85,9 @@ class Counter:
                 count = part.place.step * len(part.lanes) + len(range(done)[part.lanes.start :: part.lanes.step])
                 count = min(count, (part.place.step + 1) * len(part.lanes))
                 entries.append((self._window(stream, part.place.window), count))
-            elif place.step or stream in self._running:
+            elif stream in self._running and self._running[stream][0] != place.window:
+                entries.append((self._running[stream][1], -1))  # done with, and the next one not begun
+            elif place.step:
                 lanes = segment_at(self._plan.streams[stream], place.window).lanes
                 entries.append((self._window(stream, place.window), place.step * lanes))
         return Sum(self._base, tuple(entries))
