@@ -6,11 +6,14 @@ It knows the plan, where delivery stands, and how to make the next tasks. It del
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from playhead.deal import check_world, identify
-from playhead.errors import EndOfStreamError
+from playhead.errors import EndOfStreamError, PlayheadError
 from playhead.feed.batch import Batch
+from playhead.feed.derived import by_source
+from playhead.feed.describe import Streams, describe
 from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
@@ -40,19 +43,27 @@ class Session:
         tables = map_tables(recipe, split)
         self.plan: Plan = plan_tables(recipe, tables, split, self.world_size)
         check_world(self.rank, self.world_size, self.plan.lanes)
-        self._leaves = leaves_by_stream(recipe, split)
-        self._tables = tables
-        rows = {leaf.source.name: tables[leaf.path].num_rows for leaves in self._leaves for leaf in leaves}
+        streams = leaves_by_stream(recipe, split)
+        self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
+        rows = {leaf.source.name: table.num_rows for found in self._streams for leaf, table in found}
         self.quarantine = Quarantine(recipe, self.plan.fingerprint, self.rank, rows)
-        self.blueprint = Blueprint(recipe, split, *functions, self.quarantine.known)
+        self._replaces = "substitute" in (recipe.on_error, recipe.on_length_mismatch)
+        self.blueprint = Blueprint(recipe, split, *functions)
         self._payload = self.blueprint.fingerprint()
-        units = tuple(leaves[0].unit for leaves in self._leaves)
+        units = tuple(leaves[0].unit for leaves in streams)
         self._maker = TaskMaker(self.plan, recipe, units, self.rank, self.world_size)
         self.position = self._start()
         self.restored = 0  # how often a state was loaded: an iterator that sees it change starts anew
+        self._resumes = False  # whether a state was loaded and nothing asked for since
 
     def tasks(self) -> Iterator[Task]:
-        """The tasks from where delivery stands to the end of the round; the next round follows one that is over."""
+        """The tasks from where delivery stands to the end of the round; the next round follows one that is over.
+
+        An evaluation set starts anew every time, but for the first after a state was loaded.
+        """
+        resumes, self._resumes = self._resumes, False
+        if self._split is not None and not resumes:
+            self.position = self._start()
         if self.plan.parts_at(self.position.cursor) == ():
             if self._split is None:
                 raise EndOfStreamError(
@@ -62,7 +73,8 @@ class Session:
                     "pass) or `exhaustion: repeat`",
                 )
             self.position = self._start()
-        return self._maker.tasks(self.position)
+        found = self._maker.tasks(self.position)
+        return map(self._with_known, found) if self._replaces else found
 
     def delivered(self, task: Task) -> None:
         self.position = task.after
@@ -74,18 +86,23 @@ class Session:
     def load_state_dict(self, state: Any) -> None:
         self.position = restore(state, self.plan, self._payload, self.world_size)
         self.restored += 1
+        self._resumes = True
 
     def totals(self) -> dict[str, Totals]:
-        """Samples, length and padding delivered so far, under "all" and, where they are counted, by source."""
+        """Samples, length and padding delivered so far, under "all" and by source."""
         counts = self.position.totals
-        found = {"all": Totals(*(int(n) for n in counts.sum(axis=0)))}
         names = [name for stream in self.plan.streams for name in stream.source_names]
+        rows: list[tuple[str, int, int, int | None]]
         if len(counts) == len(names):
-            for name, row in zip(names, counts, strict=True):
-                so_far = found.get(name, Totals(0, 0, 0))
-                samples, length, padding = (int(n) for n in row)
-                found[name] = Totals(so_far.samples + samples, so_far.length + length, so_far.padding + padding)
-        return found
+            rows = [(name, *row) for name, row in zip(names, counts.tolist(), strict=True)]
+        else:
+            rows = [(*found, None) for found in by_source(self.plan, self.position)]
+        totals: dict[str, Totals] = {}
+        for name, samples, length, padding in rows:  # a source has a row for each of its parts
+            known = totals.get(name, Totals(0, 0, 0))
+            more = None if padding is None or known.padding is None else known.padding + padding
+            totals[name] = Totals(known.samples + samples, known.length + length, more)
+        return totals | {"all": Totals(*counts.sum(axis=0).tolist())}
 
     def num_batches(self) -> int:
         """The batches of a whole round on this rank; TypeError where only planning it all would tell."""
@@ -108,12 +125,20 @@ class Session:
 
     def describe(self, work: Work) -> str:
         """A piece of work for people: its samples and where they are."""
-        found = []
-        for source, row in list(zip(work.picks.source.tolist(), work.picks.row.tolist(), strict=True))[:8]:
-            leaf = self._leaves[work.stream][source]
-            found.append(f"{leaf.source.name} row {row:,} ({self._tables[leaf.path].place(row)})")
-        more = f", and {len(work.picks) - 8:,} more" if len(work.picks) > 8 else ""
-        return f"step {work.step:,}, lane {work.lane}: {', '.join(found)}{more}"
+        return describe(work, self._streams)
+
+    def _with_known(self, task: Task) -> Task:
+        """The task with what stood in for its bad samples the last time, so that a replay is identical."""
+        known = self.quarantine.known(task.work.picks, self.source_names(task.work.stream))
+        return task if known is None else replace(task, work=replace(task.work, known=known))
 
     def _start(self) -> Position:
         return Position(self.plan.start(), 0, Sum(nothing_yet(self.plan)))
+
+
+def overtaken() -> PlayheadError:
+    """Batches dealt to two iterations in turn would be in neither's order."""
+    return PlayheadError(
+        "this iteration is over: a later one of the same loader goes on from where it was",
+        fix="keep to one iteration at a time, or make a second loader",
+    )

@@ -26,12 +26,12 @@ class Totals:
     """Samples, their length and the padding around them, in the plan's units.
 
     Padding is what micro-batches are padded by to their longest sample, or what packs leave free (counted to the
-    source of a pack's first sample).
+    source of a pack's first sample); None for a source where there are too many to count it by source.
     """
 
     samples: int
     length: int
-    padding: int
+    padding: int | None
 
 
 def num_rows(plan: Plan) -> int:

@@ -132,9 +132,10 @@ def amended(stream: Stream, window: int, first_step: int, **changes: object) -> 
 
 
 def counters_before(stream: Stream, window: int) -> IntArray:
-    """The draw counter of every source where a window begins."""
+    """The draw counter of every source where a window begins, or where the stream ends before it."""
     segment = segment_at(stream, window)
-    draw, _ = window_draws(segment, window)
+    stop = segment.pieces[-1].stop_draw
+    draw = stop if stop is not None and round_of(stream, window) > 0 else window_draws(segment, window)[0]
     starts = [piece.first_draw for piece in segment.pieces]
     return counters_at(segment.pieces[bisect_right(starts, draw) - 1], draw)
 
