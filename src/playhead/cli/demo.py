@@ -13,8 +13,12 @@ def demo(
         "playhead-demo"
     ),
 ) -> None:
-    """Make three small sources, prepare them, show the plan, and try the promise on it."""
+    """Make three small sources, prepare and plan them; kill two ranks, resume on four, and compare every batch.
+
+    Exits with 1 if anything differs from a run that was left alone.
+    """
     from playhead.cli.demo_data import make_data
     from playhead.cli.demo_story import tell
 
-    tell(make_data(directory))
+    if not tell(make_data(directory)):
+        raise typer.Exit(1)

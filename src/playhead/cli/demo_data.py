@@ -1,4 +1,4 @@
-"""Three small sources and a recipe that blends them: two of JSONL text, one of tarred speech-like audio."""
+"""Three small sources, a recipe that blends them, and its maps: two of JSONL text, one of tarred speech-like audio."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ RECIPE = """\
 seed: 1
 lanes: 8
 fuse: {speech: 1, text: 3}        # whole steps, one of speech for three of text
+map: demo_maps:tokenize           # in demo_maps.py beside this file
 
 sources:
   - name: speech
@@ -29,6 +30,7 @@ sources:
         path: calls/calls-{000..003}.tar
         length: {field: json.duration, unit: seconds}
         keep: {json.duration: [0.5, 12]}
+        map: demo_maps:listen
         shuffle: shards
         shuffle_group: 2
 
@@ -45,6 +47,28 @@ evaluation:
     sources:
       - {name: dev, path: dev.jsonl, length: num_tokens}
 """
+MAPS = '''\
+"""What becomes of a row on its way into a batch."""
+
+import io
+import wave
+
+import numpy as np
+
+
+def tokenize(sample):
+    """A stand-in for a tokenizer: as many tokens as the row says, made of its words."""
+    words = [sum(word.encode()) for word in sample["text"].split()]
+    return {"id": sample["id"], "tokens": np.resize(np.array(words, np.int32), sample["num_tokens"])}
+
+
+def listen(sample, random):
+    """A wave as numbers, with noise of its own: the same noise on any rank and worker, after any resume."""
+    with wave.open(io.BytesIO(sample["wav"])) as file:
+        audio = np.frombuffer(file.readframes(file.getnframes()), np.int16).astype(np.float32) / 32768
+    audio += 0.01 * random.standard_normal(len(audio), np.float32)
+    return {"id": sample["__key__"], "audio": audio, "text": sample["json"]["text"]}
+'''
 
 
 def make_data(directory: Path) -> Path:
@@ -60,6 +84,7 @@ def make_data(directory: Path) -> Path:
         _write(directory / "calls" / f"calls-{shard:03}.tar", _calls(noise, shard, 60))
     recipe = directory / "recipe.yaml"
     _write(recipe, RECIPE.encode())
+    _write(directory / "demo_maps.py", MAPS.encode())
     return recipe
 
 

@@ -1,33 +1,21 @@
-"""The demo: prepare, plan, and the promise tried on 1, 2, 4 and 8 ranks and ten million steps on."""
+"""The demo: prepare, plan, kill, resume, compare."""
 
 from __future__ import annotations
 
-import time
-from itertools import islice
 from pathlib import Path
 
-from rich.console import Console
-
+from playhead.cli.demo_crash import show_crash
+from playhead.cli.demo_worlds import FAR, STEPS, show_distance, show_worlds
 from playhead.cli.plan_view import print_plan
 from playhead.cli.prepare_view import print_report, scanning
-from playhead.cli.screen import console, grid, heading
-from playhead.deal import lanes_of_rank
+from playhead.cli.screen import console, heading
 from playhead.feed import map_tables, plan_tables
-from playhead.fingerprint import digest
-from playhead.index.table import Table
-from playhead.plan.cursor import Cursor, Place
-from playhead.plan.plan import Plan
-from playhead.plan.summary import summarise
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
 
-WORLDS = (1, 2, 4, 8)
-STEPS = 100
-FAR = 10_000_000
-REPEATS = 5
 
-
-def tell(recipe_path: Path) -> None:
+def tell(recipe_path: Path) -> bool:
+    """The whole story; returns whether everything that was compared was equal."""
     screen = console()
     heading(screen, "prepare: index the sources, select their rows")
     recipe = Recipe.load(recipe_path)
@@ -35,65 +23,14 @@ def tell(recipe_path: Path) -> None:
         print_report(recipe, prepare(recipe, progress=progress), None, as_json=False)
     tables = map_tables(recipe)
     heading(screen, "plan: what every step will contain")
-    print_plan(recipe, plan_tables(recipe, tables), None, 2, as_json=False)
+    print_plan(recipe, plan_tables(recipe, tables), None, 2, as_json=False, lengths=False)
+    heading(screen, "two ranks killed in mid-run, resumed on four, compared with a run left alone")
+    runs = recipe_path.parent / "runs"
+    equal = show_crash(screen, recipe_path, runs)
     heading(screen, f"the same stream on any number of ranks ({STEPS} steps)")
-    _show_worlds(screen, recipe, tables)
+    equal = show_worlds(screen, recipe, tables) and equal
     heading(screen, f"step {FAR:,} costs what step 10 costs")
-    _show_distance(screen, recipe, tables)
-    screen.print(f"\nThe recipe is {recipe_path}. Change it, and run playhead plan {recipe_path}.")
-
-
-def _show_worlds(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> None:
-    titles = (">ranks", ">micro-batches each", ">samples in all", ">digest of all samples", ">receipt on every rank")
-    table = grid(*titles)
-    seen = set()
-    for world in WORLDS:
-        dealt = [_walk_as(plan_tables(recipe, tables, world_size=world), rank, world) for rank in range(world)]
-        whole = sorted(batch for batches, _ in dealt for batch in batches)
-        receipts = {receipt for _, receipt in dealt}
-        assert len(receipts) == 1, "ranks disagree about the stream"
-        (receipt,) = receipts
-        samples = digest(whole)
-        seen.add((samples, receipt))
-        num_samples = sum(len(picks) for _, _, picks in whole)
-        table.add_row(str(world), f"{len(dealt[0][0]):,}", f"{num_samples:,}", samples[:16], f"{receipt:016x}")
-    screen.print(table)
-    assert len(seen) == 1, "world sizes were dealt different streams"
-    screen.print("the same samples in the same steps, whatever the number of ranks", style="green")
-
-
-def _walk_as(plan: Plan, rank: int, world: int) -> tuple[list[tuple[int, int, list[list[int]]]], int]:
-    """What one rank is dealt, as (step, lane, picks), and its receipt at the end."""
-    batches = []
-    receipt = 0
-    lanes = lanes_of_rank(rank, world, plan.lanes)
-    for step, _ in islice(plan.steps(), STEPS):
-        assert step.receipt is not None
-        receipt = step.receipt
-        for lane in lanes:
-            batch = step.micro_batches[lane]
-            picks = [batch.picks.source.tolist(), batch.picks.epoch.tolist(), batch.picks.row.tolist()]
-            named = [[batch.stream, *pick] for pick in zip(*picks, strict=True)]
-            batches.append((step.number, lane, named))
-    return batches, receipt
-
-
-def _show_distance(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> None:
-    """Open the plan from nothing but a cursor, as a resumed job does, near the start and far on."""
-    plan = plan_tables(recipe, tables)
-    steps_per_window = [summarise(plan, i, 2).steps_per_window for i in range(len(plan.streams))]
-    assert plan.fuse is not None
-    turns = [share / plan.fuse.total for share in plan.fuse.shares.tolist()]
-    table = grid(">step", ">windows of the sub-streams", ">opened and planned in")
-    for step in (10, FAR):
-        windows = [int(step * turn / steps) for turn, steps in zip(turns, steps_per_window, strict=True)]
-        cursor = Cursor(step, tuple(Place(window, 0) for window in windows), step, None)
-        best = min(_opening_seconds(recipe, tables, cursor) for _ in range(REPEATS))
-        table.add_row(f"{step:,}", ", ".join(f"{w:,}" for w in windows), f"{best * 1000:.1f} ms")
-    screen.print(table)
-
-
-def _opening_seconds(recipe: Recipe, tables: dict[str, Table], cursor: Cursor) -> float:
-    begin = time.perf_counter()
-    plan_tables(recipe, tables).step_at(cursor)
-    return time.perf_counter() - begin
+    show_distance(screen, recipe, tables)
+    screen.print(f"\nThe recipe is {recipe_path}; what each rank was delivered is in {runs}.")
+    screen.print(f"Change the recipe, and run playhead plan {recipe_path}, or playhead run {recipe_path}.")
+    return equal

@@ -42,6 +42,7 @@ class Meter:
         self._length: dict[Unit, int] = dict.fromkeys(units, 0)
         self._begin = clock()
         self._end: float | None = None
+        self._first: tuple[float, Counts] | None = None
         self._marks: deque[tuple[float, Counts]] = deque([(self._begin, self.counts())])
 
     @property
@@ -61,6 +62,10 @@ class Meter:
         if work.lengths is not None and not batch.idle:
             self._length[self._units[work.stream]] += int(work.lengths.sum())
         now = self._clock()
+        if self._first is None:
+            self._first = (now, self.counts())
+            self._marks.append(self._first)
+            self._marks.popleft()
         if now - self._marks[-1][0] >= _APART_SECONDS:
             self._marks.append((now, self.counts()))
             while now - self._marks[0][0] > _RECENT_SECONDS:
@@ -74,8 +79,17 @@ class Meter:
     def counts(self) -> Counts:
         return Counts(self._steps, self._batches, self._samples, dict(self._length))
 
+    @property
+    def seconds_to_first(self) -> float | None:
+        """How long the first batch took: workers start, kernels load."""
+        return None if self._first is None else self._first[0] - self._begin
+
     def mean(self) -> Rates:
-        return _rates(Counts(length=dict.fromkeys(self._units, 0)), self.counts(), self.seconds)
+        """The rates since the first batch, which took what it took; over everything where it was the only one."""
+        since, before = self._first or self._marks[0]
+        if self._batches < 2:
+            since, before = self._begin, Counts(length=dict.fromkeys(self._units, 0))
+        return _rates(before, self.counts(), self._begin + self.seconds - since)
 
     def recent(self) -> Rates:
         """The rates of the last seconds; falls to nothing while nothing comes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.console import Console
 from rich.text import Text
@@ -18,7 +18,10 @@ from playhead.recipe.values import Recipe, Unit
 _BAR_WIDTH = 40
 
 
-def print_plan(recipe: Recipe, plan: Plan, split: str | None, windows: int, *, as_json: bool) -> None:
+def print_plan(
+    recipe: Recipe, plan: Plan, split: str | None, windows: int, *, as_json: bool, lengths: bool = True
+) -> None:
+    """The plan, measured on some windows; for people with a histogram of lengths, unless they are left out."""
     summaries = [summarise(plan, i, windows) for i in range(len(plan.streams))]
     leaves = _first_leaves(recipe, split, len(plan.streams))
     rules = [stream.segments[0].rule for stream in plan.streams]
@@ -32,7 +35,7 @@ def print_plan(recipe: Recipe, plan: Plan, split: str | None, windows: int, *, a
         return
     screen = console()
     for summary, leaf, rule in zip(summaries, leaves, rules, strict=True):
-        _print_stream(screen, summary, leaf, rule)
+        _print_stream(screen, summary if lengths else replace(summary, lengths=()), leaf, rule)
     turns = _turns(plan)
     if turns is not None:
         screen.print("steps go to  " + ", ".join(f"{name} {percent(share)}" for name, share in turns.items()))

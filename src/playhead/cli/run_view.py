@@ -63,7 +63,7 @@ def print_summary(done: Summary, *, as_json: bool) -> None:
 def _facts(done: Summary) -> list[tuple[str, str]]:
     counts, state = done.meter.counts(), done.state
     things = [count(counts.steps, "step"), f"{counts.batches:,} micro-batches", count(counts.samples, "sample")]
-    facts = [("delivered", f"{', '.join(things)} in {done.meter.seconds:,.1f} s{_REASONS[done.reason]}")]
+    facts = [("delivered", f"{', '.join(things)} in {_seconds(done.meter)}{_REASONS[done.reason]}")]
     if done.world_size > 1:
         facts.append(("rank", f"{done.rank} of {done.world_size}; the table is of all ranks"))
     facts.append(("rate", _rates_text(done.meter.mean())))
@@ -75,7 +75,7 @@ def _facts(done: Summary) -> list[tuple[str, str]]:
 
 
 def _as_json(done: Summary) -> dict[str, Any]:
-    counts, rates = done.meter.counts(), done.meter.mean()
+    counts, rates, first = done.meter.counts(), done.meter.mean(), done.meter.seconds_to_first
     return {
         "reason": done.reason,
         "rank": done.rank,
@@ -88,6 +88,7 @@ def _as_json(done: Summary) -> dict[str, Any]:
         "samples": counts.samples,
         "length": {whole_unit(unit): length for unit, length in counts.length.items()},
         "seconds": round(done.meter.seconds, 3),
+        "seconds_to_first": None if first is None else round(first, 3),
         "rates": {
             "steps": round(rates.steps, 3),
             "samples": round(rates.samples, 3),
@@ -100,6 +101,11 @@ def _as_json(done: Summary) -> dict[str, Any]:
         "receipt": done.state["receipt"],
         "state": None if done.state_file is None else str(done.state_file),
     }
+
+
+def _seconds(meter: Meter) -> str:
+    first = meter.seconds_to_first
+    return f"{meter.seconds:,.1f} s" + ("" if first is None else f", the first after {first:,.1f} s")
 
 
 def _rates_text(rates: Rates) -> str:
