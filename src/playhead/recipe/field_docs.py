@@ -21,6 +21,18 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "cache_dir": "Where indexes are kept.",
         "indexes_root": "Where .idx sidecars of read-only data are kept.",
         "evaluation": "Named finite sets, read in order, every row once.",
+        "map": "A function of your own, `package.module:function`, that every sample goes through.",
+        "decode": "Whether members of samples are decoded by their extension (json, txt, npy) before the map.",
+        "collate": "How samples become a batch: pad, list, or a function of your own.",
+        "fields": "The fields to deliver; all of them if left out.",
+        "sequence": "The field whose first axis a sample's length counts: what is packed, padded and measured.",
+        "sequence_rate": "How many steps of the sequence field make a second, for lengths in seconds.",
+        "pad_to": "What the sequence field is padded to: the longest in the batch, its bucket's edge, or a number.",
+        "pad_batch": "Fill every micro-batch up to its full number of samples, with weight 0.",
+        "pad_values": "What each field is padded with; 0 if left out.",
+        "on_error": "What becomes of a sample that cannot be read or mapped: stop, or put another in its place.",
+        "on_length_mismatch": "What becomes of a sample that is not as long as planned: stop, cut it, or replace it.",
+        "max_bad": "The share of a source's rows that may turn out bad before the run stops.",
     },
     "Source": {
         "name": "The source's own name; it decides its shuffle, so renaming it changes the order.",
@@ -36,6 +48,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "drop_ids": "Files of ids to leave out, one on a line.",
         "drop_rows": "Files of row numbers to leave out, one on a line.",
         "columns": "Further numeric fields to keep in the index.",
+        "map": "The source's own map, in place of the recipe's.",
         "options": "Options of the format.",
     },
     "Group": {
@@ -57,6 +70,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
     "Length": {
         "field": "The field that holds the length.",
         "function": "A function of your own, `package.module:function`, that gives the length of a sample.",
+        "measure": "Measure samples after decoding and the map, with `playhead prepare --measure`.",
         "unit": "What the length counts. Seconds are planned in milliseconds.",
     },
     "Fixed": {

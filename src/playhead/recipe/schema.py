@@ -61,6 +61,6 @@ def _widen(schema: dict[str, Any]) -> dict[str, Any]:
     plain = {key: value for key, value in schema.items() if key != "default"}
     if plain == _TEXTS:
         return {"anyOf": [{"type": "string"}, plain], **default}
-    if plain.get("type") in {"integer", "number"} or "enum" in plain:
+    if plain.get("type") in {"integer", "number", "boolean"} or "enum" in plain:
         return {"anyOf": [plain, _REFERENCE], **default}
     return schema

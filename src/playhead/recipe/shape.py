@@ -77,7 +77,8 @@ def _choice(value: Any, kind: mi.UnionType, path: str) -> Any:
         return _struct(value, _tagged(value, structs, path), path)
     if structs == [member for member in structs if member.cls is Length] and structs and isinstance(value, str):
         return _struct(value, structs[0], path)
-    for suits in (_suits, _suits_as_number):
+    texts = any(isinstance(member, mi.StrType) for member in kind.types)
+    for suits in (_suits, _suits_as_number) if texts else (_suits_as_number, _suits):
         for member in kind.types:
             if suits(value, member):
                 return fit(value, member, path)
@@ -131,9 +132,25 @@ def _number(value: Any, kind: mi.IntType | mi.FloatType, path: str) -> int | flo
         raise RecipeError(f"{path}: must be a finite number", found=str(value), expected=expected_of(kind))
     whole = int(value) if isinstance(value, Integral) or value == int(value) else None
     number = float(value) if isinstance(kind, mi.FloatType) else whole
-    if number is None or (kind.ge is not None and number < kind.ge) or (kind.gt is not None and number <= kind.gt):
+    if number is None or not _within(number, kind):
         raise _mismatch(value, kind, path)
     return number
+
+
+def _within(number: float, kind: mi.IntType | mi.FloatType) -> bool:
+    if (kind.ge is not None and number < kind.ge) or (kind.gt is not None and number <= kind.gt):
+        return False
+    return kind.le is None or number <= kind.le
+
+
+def _truth(value: Any, kind: mi.BoolType, path: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Ambiguous):
+        raise _two_meanings(value, path)
+    if value in ("true", "false"):  # from ${ENV}
+        return bool(value == "true")
+    raise _mismatch(value, kind, path)
 
 
 def _text(value: Any, kind: mi.StrType, path: str) -> str:
@@ -176,16 +193,20 @@ def _mapping(value: Any, kind: mi.DictType, path: str) -> dict[str, Any]:
 def _anything(value: Any, kind: mi.AnyType, path: str) -> Any:
     """What no field describes is passed on; only a word of two meanings is refused."""
     if isinstance(value, Ambiguous):
-        raise RecipeError(
-            f"{path}: this word is a truth value to some readers of YAML and text to others",
-            found=str(value),
-            fix=f'write true or false, or "{value}" in quotes for text',
-        )
+        raise _two_meanings(value, path)
     if isinstance(value, Mapping):
         return {str(key): _anything(item, kind, _inside(path, key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_anything(item, kind, f"{path}[{i}]") for i, item in enumerate(value)]
     return value
+
+
+def _two_meanings(value: Ambiguous, path: str) -> RecipeError:
+    return RecipeError(
+        f"{path}: this word is a truth value to some readers of YAML and text to others",
+        found=str(value),
+        fix=f'write true or false, or "{value}" in quotes for text',
+    )
 
 
 def _nothing(value: Any, kind: mi.NoneType, path: str) -> None:
@@ -211,6 +232,7 @@ _FITTERS: dict[type[mi.Type], Callable[[Any, Any, str], Any]] = {
     mi.UnionType: _choice,
     mi.IntType: _number,
     mi.FloatType: _number,
+    mi.BoolType: _truth,
     mi.StrType: _text,
     mi.LiteralType: _one_of,
     mi.ListType: _list,

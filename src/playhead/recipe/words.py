@@ -32,6 +32,7 @@ def expected_of(kind: mi.Type) -> str:
     if isinstance(kind, (mi.IntType, mi.FloatType)):
         noun = "a whole number" if isinstance(kind, mi.IntType) else "a number"
         bound = f" of at least {kind.ge}" if kind.ge is not None else ""
+        bound += f" and at most {kind.le}" if kind.le is not None else ""
         return noun + (f" above {kind.gt:g}" if kind.gt is not None else bound)
     if isinstance(kind, mi.LiteralType):
         return f"one of: {', '.join(map(str, kind.values))}" if len(kind.values) > 1 else f"`{kind.values[0]}`"
@@ -43,7 +44,7 @@ def expected_of(kind: mi.Type) -> str:
         return f"a mapping with {', '.join(f'`{field.name}`' for field in kind.fields if field.required) or 'keys'}"
     if isinstance(kind, mi.UnionType):
         return _any_of(kind)
-    simple = {mi.StrType: "text", mi.DictType: "a mapping", mi.NoneType: "nothing"}
+    simple = {mi.StrType: "text", mi.BoolType: "true or false", mi.DictType: "a mapping", mi.NoneType: "nothing"}
     return simple.get(type(kind), "something else")
 
 
