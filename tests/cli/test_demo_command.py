@@ -1,31 +1,166 @@
+"""`playhead demo`: the whole story with real kills, and what becomes of it when something is wrong."""
+
 from __future__ import annotations
 
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
-from commands import playhead, printed
+import pytest
+from rich.console import Console
 
-
-def test_the_demo_runs_to_its_end_and_runs_again(tmp_path: Path) -> None:
-    first = printed(tmp_path, "demo", "here")
-    assert "nothing changed" not in first
-    assert "the same samples in the same steps" in first
-    assert max(map(len, first.splitlines())) <= 120
-    worlds = [line.split() for line in first.splitlines() if line.strip().startswith(("1 ", "2 ", "4 ", "8 "))]
-    assert [row[:2] for row in worlds[:4]] == [["1", "800"], ["2", "400"], ["4", "200"], ["8", "100"]]
-    assert len({tuple(row[2:]) for row in worlds[:4]}) == 1
-
-    again = printed(tmp_path, "demo", "here")
-    assert "nothing changed" in again
-    facts = ("fingerprint", "steps go to", "a window")
-    kept = [[line for line in out.splitlines() if line.startswith(facts)] for out in (first, again)]
-    assert kept[0] == kept[1]
-    assert len(kept[0]) == 4
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["here"]  # all it makes is in its folder
-    assert printed(tmp_path, "plan", "here/recipe.yaml", "--split", "dev").startswith("dev: ")
+from playhead.cli import demo_crash, demo_ranks
+from playhead.cli.demo_data import make_data
+from playhead.cli.demo_rank import RankJob
+from playhead.errors import WorkerError
+from playhead.prepare import prepare
+from playhead.recipe.values import Recipe
 
 
-def test_the_demo_says_where_it_cannot_write(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    done = playhead(tmp_path, "demo", "file")
-    assert done.returncode == 1
-    assert done.stderr.startswith("PrepareError: file: cannot be written")
+def demo(folder: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "playhead", "demo", str(folder)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    folder = tmp_path_factory.mktemp("demo") / "data"
+    return demo(folder), folder
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = make_data(tmp_path_factory.mktemp("ranks"))
+    prepare(Recipe.load(found), workers=1)
+    return found
+
+
+def job_of(recipe: Path, folder: Path, **fields: Any) -> RankJob:
+    folder.mkdir(exist_ok=True)
+    values = {"rank": 0, "world_size": 1, "workers": 0, "worker_kind": "process", "parent": os.getpid(), **fields}
+    return RankJob(str(recipe), str(folder), **values)
+
+
+def test_the_demo_finds_everything_equal(told: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    done, _ = told
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("SIGKILL to rank") == 2
+    compared = done.stdout[done.stdout.index("\ncompared ") :].splitlines()[2:9]
+    assert [line.split()[-1] for line in compared] == ["yes"] * 7
+    assert compared[1].split()[-3:-1] == ["0", "0"]
+    assert "the same samples in the same steps, whatever the number of ranks" in done.stdout
+    assert "10,000,000" in done.stdout
+
+
+def test_the_ranks_were_really_killed_and_the_others_went_on(
+    told: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    _, folder = told
+    runs = folder / "runs"
+    assert sorted(path.name for path in runs.iterdir()) == ["four-ranks", "one-rank", "two-ranks"]
+    last = json.loads((runs / "one-rank" / "rank-0.jsonl").read_text().splitlines()[-1])
+    resumed = [
+        json.loads((runs / "four-ranks" / f"rank-{rank}.jsonl").read_text().splitlines()[0]) for rank in range(4)
+    ]
+    assert [line["step"] for line in resumed] == [last["step"] + 1 - demo_crash.GO_ON_FOR] * 4
+    assert [line["lane"] for line in resumed] == [0, 1, 2, 3]
+
+
+def test_no_process_of_the_demo_is_left(told: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    _, folder = told
+    assert mentioning(str(folder)) == []
+
+
+def test_a_difference_is_found_and_told(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Break the law on purpose: the resumed ranks are sent to another place than where the killed ones were."""
+    honest = demo_crash._jobs
+
+    def one_step_off(recipe: Path, folder: Path, world_size: int, **fields: Any) -> list[RankJob]:
+        if world_size == 4:
+            path = Path(fields["state"])
+            state = json.loads(path.read_bytes())
+            state["places"][1][1] += 1
+            path.write_text(json.dumps(state))
+        return honest(recipe, folder, world_size, **fields)
+
+    monkeypatch.setattr(demo_crash, "_jobs", one_step_off)
+    monkeypatch.setattr(demo_crash, "KILL_AFTER", 4)
+    monkeypatch.setattr(demo_crash, "GO_ON_FOR", 3)
+    shown = io.StringIO()
+    assert not demo_crash.show_crash(Console(file=shown, width=100), recipe, tmp_path / "runs")
+    assert "NO" in shown.getvalue()
+    assert "the runs differ" in shown.getvalue()
+
+
+def test_the_demo_exits_with_1_if_anything_differs(tmp_path: Path) -> None:
+    program = (
+        "from playhead.cli import main, demo_story\n"
+        "demo_story.show_crash = lambda *_: False\n"
+        "import sys; sys.argv[1:] = ['demo', sys.argv[1]]\n"
+        "main()\n"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "demo")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_rank_that_dies_early_is_an_error_with_its_last_words(recipe: Path, tmp_path: Path) -> None:
+    job = job_of(tmp_path / "nowhere.yaml", tmp_path / "runs")
+    with demo_ranks.running([job]) as ranks, pytest.raises(WorkerError) as caught:
+        demo_ranks.watch(ranks, [job], lambda: False)
+    assert caught.value.problem == "rank 0 of 1 of the demo ended with code 1, too early"
+    assert "nowhere.yaml" in str(caught.value)
+
+
+def test_a_rank_that_gets_nowhere_is_given_up(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_ranks, "_PATIENCE_SECONDS", 0.5)
+    job = job_of(recipe, tmp_path / "runs")
+    with demo_ranks.running([job]) as ranks:
+        with pytest.raises(WorkerError, match="did not get far enough"):
+            demo_ranks.watch(ranks, [job], lambda: False)
+        with pytest.raises(WorkerError, match="was not done"):
+            demo_ranks.finish(ranks, [job])
+    assert ranks[0].returncode == -signal.SIGKILL
+
+
+def test_workers_of_a_killed_rank_do_not_outlive_the_block(recipe: Path, tmp_path: Path) -> None:
+    job = job_of(recipe, tmp_path / "runs", workers=2)
+    with demo_ranks.running([job]) as ranks:
+        demo_ranks.watch(ranks, [job], job.state_after(1).exists)
+        demo_ranks.kill(ranks[0])
+    wait_until(lambda: mentioning(str(tmp_path)) == [])
+
+
+def test_an_orphaned_rank_goes_home(recipe: Path, tmp_path: Path) -> None:
+    job = job_of(recipe, tmp_path / "runs", parent=1 << 30)  # nobody's parent
+    with demo_ranks.running([job]) as ranks:
+        demo_ranks.finish(ranks, [job])
+    assert job.state_after(1).exists()
+    assert not job.state_after(2).exists()
+
+
+def mentioning(text: str) -> list[str]:
+    """The command lines of living processes that name something, ours aside."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if text in words and int(path.parent.name) != os.getpid():
+            found.append(words)
+    return found
+
+
+def wait_until(is_so: Any, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)

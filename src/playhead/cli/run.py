@@ -16,7 +16,9 @@ def run(
     state: Annotated[
         Path | None, typer.Option(help="Go on from this file if it exists; save there on exit, also on Ctrl-C.")
     ] = None,
-    save_every: Annotated[int, typer.Option(min=1, help="With --state: save every so many steps, too.")] = 100,
+    save_every: Annotated[
+        int | None, typer.Option(min=1, help="With --state: save every so many steps, too.  [default: 100]")
+    ] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="This rank; detected if left out.")] = None,
     world: Annotated[int | None, typer.Option(min=1, help="The number of ranks; detected if left out.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Workers that make batches; 0: this process does.")] = 0,
@@ -31,6 +33,10 @@ def run(
     check_rank_has_world(rank, world)
     if world is not None and rank is None:
         raise typer.BadParameter("which of the ranks? Add --rank.", param_hint="--world")
+    if save_every is not None and state is None:
+        raise typer.BadParameter("save where? Add --state.", param_hint="--save-every")
+    if threads and not workers:
+        raise typer.BadParameter("how many? Add --workers.", param_hint="--threads")
 
     from playhead.cli.run_loop import Limits, deliver
     from playhead.cli.run_view import print_summary
@@ -40,6 +46,6 @@ def run(
     loaded = Recipe.load(recipe)
     kind: WorkerKind = "thread" if threads else "process"
     with Loader(loaded, split=split, rank=rank, world_size=world, workers=workers, worker_kind=kind) as loader:
-        done = deliver(loader, loaded, split, Limits(steps, state, save_every))
+        done = deliver(loader, loaded, split, Limits(steps, state, save_every or 100))
     print_summary(done, as_json=as_json)
     raise typer.Exit(done.exit_code)

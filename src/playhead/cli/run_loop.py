@@ -18,6 +18,7 @@ from playhead.cli.state_file import restore_from, save_to
 from playhead.cli.stopping import Stopped, stoppable
 from playhead.feed.batch import Batch
 from playhead.feed.loader import Loader
+from playhead.feed.totals import MOST_SOURCES
 from playhead.plan.resolve import leaves_by_stream
 from playhead.recipe.values import Recipe
 
@@ -73,7 +74,7 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
     exit_code = 0
     with stoppable():
         try:
-            with _shown(run, unit_of):
+            with _shown(run, unit_of, counted=sum(map(len, streams)) <= MOST_SOURCES):
                 reason = run.take_all()
         except Stopped as stopped:
             reason, exit_code = stopped.name, stopped.exit_code
@@ -89,15 +90,20 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
 
 
 @contextmanager
-def _shown(run: _Run, unit_of: UnitOf) -> Iterator[None]:
-    """The live view on a terminal; nothing in a pipe."""
+def _shown(run: _Run, unit_of: UnitOf, *, counted: bool) -> Iterator[None]:
+    """The live view on a terminal; nothing in a pipe.
+
+    Where sources are too many to be counted as they come, their totals are not asked for: they would have to be
+    worked out from the plan, beside a loop that uses it.
+    """
     screen = console(stderr=True)
     if not screen.is_terminal:
         yield
         return
 
     def view() -> Group:
-        return live_view(run.last, run.meter, run.loader.totals(), unit_of)
+        totals = run.loader.totals() if counted else None
+        return live_view(run.last, run.meter, totals, unit_of)
 
     with Live(get_renderable=view, console=screen, transient=True):
         yield

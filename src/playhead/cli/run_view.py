@@ -18,6 +18,7 @@ from playhead.recipe.units import whole_unit
 from playhead.recipe.values import Unit
 
 UnitOf = dict[str, Unit]  # by source
+MOST_SHOWN = 16
 _REASONS = {
     "steps": "",
     "end": "; that was the last one",
@@ -42,12 +43,12 @@ class Summary:
     exit_code: int = 0
 
 
-def live_view(last: Batch | None, meter: Meter, totals: dict[str, Totals], unit_of: UnitOf) -> Group:
-    """What a terminal shows while batches come."""
+def live_view(last: Batch | None, meter: Meter, totals: dict[str, Totals] | None, unit_of: UnitOf) -> Group:
+    """What a terminal shows while batches come; without the sources where their totals are not at hand."""
     if last is None:
         return Group(Text("waiting for the first batch"))
     line = Text.assemble((f"step {last.step:,}", "bold"), f"  {_rates_text(meter.recent())}")
-    return Group(line, _sources_grid(totals, unit_of, bars=True))
+    return Group(line) if totals is None else Group(line, _sources_grid(totals, unit_of, bars=True))
 
 
 def print_summary(done: Summary, *, as_json: bool) -> None:
@@ -120,15 +121,22 @@ def _rates_text(rates: Rates) -> str:
 def _sources_grid(totals: dict[str, Totals], unit_of: UnitOf, *, bars: bool = False) -> Grid:
     """Who was delivered how often since step 0, on all ranks: shares of samples of all, of length among like units."""
     table = grid("<source", ">samples", ">of the samples", ">of the length", ">padding", *(["<"] if bars else []))
-    names = [name for name in totals if name != "all"] or ["all"]
     everything = totals["all"].samples
-    for name in names:
+    length_in: dict[Unit, int] = {}
+    for name, unit in unit_of.items():
+        length_in[unit] = length_in.get(unit, 0) + totals[name].length
+    names = sorted(unit_of, key=lambda name: -totals[name].samples) if len(unit_of) > MOST_SHOWN else list(unit_of)
+    for name in names[:MOST_SHOWN]:
         total = totals[name]
-        alike = sum(totals[other].length for other in names if unit_of.get(other) == unit_of.get(name))
         share = total.samples / everything if everything else 0.0
-        cells = [name, f"{total.samples:,}", percent(share), _fraction(total.length, alike)]
-        cells.append(_fraction(total.padding, total.length + total.padding))
+        cells = [name, f"{total.samples:,}", percent(share), _fraction(total.length, length_in[unit_of[name]])]
+        cells.append("-" if total.padding is None else _fraction(total.padding, total.length + total.padding))
         table.add_row(*cells, *([bar(share, 20)] if bars else []))
+    if len(names) > MOST_SHOWN:
+        rest = sum(totals[name].samples for name in names[MOST_SHOWN:])
+        table.add_row(
+            f"{len(names) - MOST_SHOWN:,} more", f"{rest:,}", percent(rest / everything if everything else 0.0)
+        )
     return table
 
 
