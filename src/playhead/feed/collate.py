@@ -6,6 +6,7 @@ padded along its first axis with `<field>_lengths` and `<field>_mask` beside it,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -17,8 +18,10 @@ from playhead.types import Array
 
 Sample = dict[str, Any]
 Payload = dict[str, Any]
+Filler = Callable[[], Sample]
 
 _NUMBERS = (bool, int, float, np.number, np.bool_)
+_PLAIN = {bool, int, float}
 
 
 @dataclass(frozen=True)
@@ -38,56 +41,74 @@ class Shape:
     size: int | None = None
 
 
-def padded(samples: list[Sample | None], how: Collation, shape: Shape) -> Payload:
+def padded(samples: list[Sample | None], how: Collation, shape: Shape, filler: Filler) -> Payload:
     """The samples as a batch. None is an empty slot: it has weight 0 and repeats another sample's values."""
-    present = [sample for sample in samples if sample is not None]
-    if not present:
-        raise DataError(
-            "no sample of a micro-batch could be read, and none could stand in", fix="look at the quarantine files"
-        )
-    filled = [present[0] if sample is None else sample for sample in samples]
+    filled = _filled(samples, filler)
+    names = field_names(filled, how.fields)
+    aligned = aligned_fields(filled, names, how.sequence)
     payload: Payload = {}
-    names = field_names(present, how.fields)
-    aligned = aligned_fields(present, names, how.sequence)
     for name in names:
         wanted = shape.length if name in aligned else None
-        payload |= _column(name, [sample[name] for sample in filled], how.pad_values.get(name, 0), wanted)
-    weights = np.array([sample is not None for sample in samples], np.float32)
-    payload["weights"] = weights
-    return payload if shape.size is None else _with_empty_rows(payload, len(samples), shape.size)
+        _add(payload, _column(name, [sample[name] for sample in filled], how.pad_values.get(name, 0), wanted))
+    _add(payload, {"weights": _weights(samples)})
+    return payload if shape.size is None else _with_empty_rows(payload, how, len(samples), shape.size)
 
 
-def packed(samples: list[Sample | None], how: Collation, length: int) -> Payload:
+def packed(samples: list[Sample | None], how: Collation, length: int, filler: Filler) -> Payload:
     """The samples one after another in a bin of `length`, with what attention needs to keep them apart.
 
-    `segment_ids` count samples from 1 (0 is padding), `positions` restart with each, `cu_seqlens` are the bounds.
+    `segment_ids` count samples from 1 (0 is padding), `positions` restart with each, `cu_seqlens` are the bounds. None
+    is an empty slot: a sample of no length and weight 0.
     """
-    present = [sample for sample in samples if sample is not None]
-    names = field_names(present, how.fields) if present else ()
-    aligned = aligned_fields(present, names, how.sequence)
-    sizes = [len(sample[how.sequence]) for sample in present]
-    total = sum(sizes)
-    length = max(length, total)  # an overlong sample that goes alone has a bin of its own size
+    filled = _filled(samples, filler)
+    names = field_names(filled, how.fields)
+    aligned = aligned_fields(filled, names, how.sequence)
+    sizes = [0 if sample is None else len(sample[how.sequence]) for sample in samples]
+    length = max(length, sum(sizes))  # an overlong sample that goes alone has a bin of its own size
     bounds = np.concatenate(([0], np.cumsum(np.array(sizes, np.int64)))).astype(np.int32)
     segments = np.zeros(length, np.int32)
     positions = np.zeros(length, np.int32)
-    for i, (first, end) in enumerate(pairwise(bounds)):
+    for i, (first, end) in enumerate(pairwise(bounds.tolist())):
         segments[first:end] = i + 1
         positions[first:end] = np.arange(end - first)
     payload: Payload = {"segment_ids": segments, "positions": positions, "cu_seqlens": bounds}
     for name in names:
-        values = [sample[name] for sample in present]
+        values = [sample[name] for sample in filled]
         if name in aligned:
             arrays = [np.asarray(value) for value in values]
-            out = _blank((length, *arrays[0].shape[1:]), arrays, how.pad_values.get(name, 0))
-            out[:total] = np.concatenate(arrays)
-            payload[name] = out
-        elif all(isinstance(value, _NUMBERS) for value in values):
-            payload[name] = np.array(values)
+            out = _blank(name, (length, *_inner(name, arrays)), arrays, how.pad_values.get(name, 0))
+            for array, first, size in zip(arrays, bounds.tolist(), sizes, strict=False):
+                if size:
+                    out[first : first + size] = array
+            _add(payload, {name: out})
         else:
-            payload[name] = values
-    payload["weights"] = np.ones(len(present), np.float32)
+            numbers = all(isinstance(value, _NUMBERS) for value in values)
+            _add(payload, {name: np.array(values) if numbers else values})
+    _add(payload, {"weights": _weights(samples)})
     return payload
+
+
+def _filled(samples: list[Sample | None], filler: Filler) -> list[Sample]:
+    """The samples, with another's values in empty slots."""
+    stand_in = next((sample for sample in samples if sample is not None), None)
+    if stand_in is None:
+        stand_in = filler()
+    return [stand_in if sample is None else sample for sample in samples]
+
+
+def _weights(samples: list[Sample | None]) -> Array:
+    return np.array([sample is not None for sample in samples], np.float32)
+
+
+def _add(payload: Payload, fields: Payload) -> None:
+    taken = payload.keys() & fields.keys()
+    if taken:
+        name = min(taken)
+        raise DataError(
+            f'field "{name}" of the samples has the name of a field that batching adds',
+            fix="rename it in `map`, leave it out with `fields: [...]`, or give a `collate` function",
+        )
+    payload |= fields
 
 
 def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -109,26 +130,30 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
 
 def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str) -> frozenset[str]:
     """The fields that run along the sequence: in every sample as long as its sequence field."""
-    if sequence not in names:
+    if any(sequence not in sample or not _is_array(sample[sequence]) for sample in samples):
         return frozenset()
+    sizes = [len(sample[sequence]) for sample in samples]
     return frozenset(
         name
         for name in names
-        if all(_is_array(sample[name]) and len(sample[name]) == len(sample[sequence]) for sample in samples)
+        if name == sequence
+        or all(
+            _is_array(sample[name]) and len(sample[name]) == size for sample, size in zip(samples, sizes, strict=True)
+        )
     )
 
 
 def _is_array(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
-    return isinstance(value, list) and all(isinstance(item, _NUMBERS) for item in value)
+    if isinstance(value, list | tuple):
+        return {*map(type, value)} <= _PLAIN or all(isinstance(item, _NUMBERS) for item in value)
+    return bool(getattr(value, "shape", ()))  # arrays of numpy, torch or jax alike
 
 
 def _column(name: str, values: list[Any], pad_value: float, length: int | None) -> Payload:
     if all(isinstance(value, _NUMBERS) for value in values):
         return {name: np.array(values)}
     if not all(_is_array(value) for value in values):
-        if any(isinstance(value, np.ndarray) for value in values):
+        if any(getattr(value, "shape", ()) for value in values):
             kinds = sorted({type(value).__name__ for value in values})
             raise DataError(
                 f'field "{name}" is not the same kind of thing in every sample',
@@ -140,14 +165,7 @@ def _column(name: str, values: list[Any], pad_value: float, length: int | None) 
 
 
 def _padded_column(name: str, arrays: list[Array], pad_value: float, length: int | None) -> Payload:
-    inner = {array.shape[1:] for array in arrays if array.size}
-    if len(inner) > 1:
-        raise DataError(
-            f'field "{name}" is ragged in more than its first axis',
-            found=f"shapes {', '.join(str(array.shape) for array in arrays[:4])}",
-            expected="arrays that differ in their first axis only",
-            fix="pad the other axes in `map`, or give a `collate` function",
-        )
+    inner = _inner(name, arrays)
     sizes = np.array([len(array) for array in arrays], np.int64)
     longest = int(sizes.max())
     if length is not None and longest > length:
@@ -158,7 +176,7 @@ def _padded_column(name: str, arrays: list[Array], pad_value: float, length: int
             fix="raise `pad_to`, or bound the lengths (`overlong: truncate`)",
         )
     width = longest if length is None else length
-    out = _blank((len(arrays), width, *(inner.pop() if inner else ())), arrays, pad_value)
+    out = _blank(name, (len(arrays), width, *inner), arrays, pad_value)
     for i, array in enumerate(arrays):
         if len(array):
             out[i, : len(array)] = array
@@ -166,19 +184,46 @@ def _padded_column(name: str, arrays: list[Array], pad_value: float, length: int
     return {name: out, f"{name}_lengths": sizes, f"{name}_mask": mask}
 
 
-def _blank(shape: tuple[int, ...], arrays: list[Array], pad_value: float) -> Array:
-    dtype = np.result_type(*(array.dtype for array in arrays if array.size)) if any(a.size for a in arrays) else None
-    return np.full(shape, pad_value, dtype) if pad_value else np.zeros(shape, dtype)
+def _inner(name: str, arrays: list[Array]) -> tuple[int, ...]:
+    """The shape of the arrays beyond their first axis. Law: it is the same for all that hold anything."""
+    found = {array.shape[1:] for array in arrays if len(array)}
+    if len(found) > 1:
+        raise DataError(
+            f'field "{name}" is ragged in more than its first axis',
+            found=f"shapes {', '.join(str(array.shape) for array in arrays[:8])}",
+            expected="arrays that differ in their first axis only",
+            fix="pad the other axes in `map`, or give a `collate` function",
+        )
+    return found.pop() if found else max((array.shape[1:] for array in arrays), key=len)
 
 
-def _with_empty_rows(payload: Payload, size: int, wanted: int) -> Payload:
+def _blank(name: str, shape: tuple[int, ...], arrays: list[Array], pad_value: float) -> Array:
+    dtype = np.result_type(*([array.dtype for array in arrays if len(array)] or [array.dtype for array in arrays]))
+    return np.full(shape, _pad_value(name, pad_value, dtype), dtype) if pad_value else np.zeros(shape, dtype)
+
+
+def _pad_value(name: str, value: float, dtype: np.dtype[Any]) -> Any:
+    """The value in the field's own type. Law: it is not bent to fit."""
+    if dtype.kind in "iu" and not (value == int(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max):
+        raise DataError(
+            f'pad_values: field "{name}" cannot be padded with {value:g}',
+            found=f"it holds numbers of type {dtype}",
+            fix="pad with a number of that type, or make the field another type in `map`",
+        )
+    return value
+
+
+def _with_empty_rows(payload: Payload, how: Collation, size: int, wanted: int) -> Payload:
     """Pad the sample axis, so that compiled programs see few shapes; the rows added have weight 0."""
     if size >= wanted:
         return payload
     more = wanted - size
-    return {
-        name: np.concatenate((value, np.zeros((more, *value.shape[1:]), value.dtype)))
-        if isinstance(value, np.ndarray)
-        else [*value, *[None] * more]
-        for name, value in payload.items()
-    }
+    found: Payload = {}
+    for name, value in payload.items():
+        if isinstance(value, np.ndarray):
+            shape = (more, *value.shape[1:])
+            empty = _blank(name, shape, [value], how.pad_values.get(name, 0))
+            found[name] = np.concatenate((value, empty))
+        else:
+            found[name] = [*value, *[None] * more]
+    return found

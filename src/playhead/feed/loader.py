@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from playhead.errors import RecipeError
 from playhead.feed.batch import Batch, batch_of
 from playhead.feed.pool import Inline, Pool, Threads
 from playhead.feed.processes import Processes, StartMethod
-from playhead.feed.session import Session
+from playhead.feed.session import Session, overtaken
 from playhead.feed.tasks import Task
 from playhead.feed.totals import Totals
 from playhead.recipe.values import Recipe
@@ -43,10 +44,13 @@ class Loader:
         map: Callable[..., Any] | None = None,  # noqa: A002  # the recipe's word for it
         collate: Callable[..., Any] | None = None,
     ) -> None:
+        _check_workers(workers, worker_kind, start_method, lookahead)
         self._session = Session(recipe, split, rank, world_size, (map, collate))
         self._workers, self._kind, self._start_method = workers, worker_kind, start_method
         self._depth = max(1, workers * lookahead)
         self._pool: Pool | None = None
+        self._under_way: deque[Task] = deque()
+        self._iteration = 0
 
     @property
     def rank(self) -> int:
@@ -84,6 +88,7 @@ class Loader:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+        self._under_way.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -98,28 +103,32 @@ class Loader:
     def _round(self, restored: int) -> Iterator[Batch]:
         session = self._session
         tasks = session.tasks()
+        self._iteration += 1
+        iteration = self._iteration
+        if self._under_way:
+            self.close()  # work of an iteration left lying would come out as our first results
         pool = self._pool = self._pool or self._new_pool()
-        under_way: deque[Task] = deque()
         finished = False
         try:
             for task in islice(tasks, self._depth):
                 pool.submit(task.work)
-                under_way.append(task)
-            while under_way:
+                self._under_way.append(task)
+            while self._under_way:
                 produced = pool.result()
-                task = under_way.popleft()
+                task = self._under_way.popleft()
                 if (following := next(tasks, None)) is not None:
                     pool.submit(following.work)
-                    under_way.append(following)
+                    self._under_way.append(following)
                 session.quarantine.record(produced.incidents)
                 session.delivered(task)
                 yield batch_of(task, produced.payload, session.source_names(task.work.stream))
+                if self._iteration != iteration:
+                    raise overtaken()
                 if session.restored != restored:
                     return
             finished = True
         finally:
-            # Work under way would come out as the next iteration's first results.
-            if not finished and (under_way or not isinstance(pool, Inline)):
+            if not finished and self._iteration == iteration:
                 self.close()
 
     def _new_pool(self) -> Pool:
@@ -128,3 +137,19 @@ class Loader:
         if self._kind == "thread":
             return Threads(self._session.blueprint, self._workers)
         return Processes(self._session.blueprint, self._workers, self._session.describe, self._start_method)
+
+
+def _check_workers(workers: int, kind: str, start_method: str, lookahead: int) -> None:
+    if kind not in get_args(WorkerKind) or start_method not in get_args(StartMethod):
+        raise RecipeError(
+            "workers of this kind are not known",
+            found=f"worker_kind {kind!r}, start_method {start_method!r}",
+            expected=f"worker_kind one of: {', '.join(get_args(WorkerKind))}; "
+            f"start_method one of: {', '.join(get_args(StartMethod))}",
+        )
+    if workers < 0 or lookahead < 1:
+        raise RecipeError(
+            "there are too few workers, or they look too little ahead",
+            found=f"workers {workers}, lookahead {lookahead}",
+            expected="workers from 0, lookahead from 1",
+        )

@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
@@ -18,7 +19,7 @@ from multiprocessing.context import BaseContext
 from queue import SimpleQueue
 from typing import Any, Literal
 
-from playhead.errors import PlayheadError, WorkerError
+from playhead.errors import PlayheadError, SampleError, WorkerError
 from playhead.feed.produce import Blueprint, Produced
 from playhead.feed.tasks import Work
 
@@ -127,13 +128,14 @@ def _serve(connection: Connection, parcel: bytes) -> None:
     """A worker's life: make what is asked, in turn, until the other end hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns us
     inbox: SimpleQueue[Work] = SimpleQueue()
+    # It listens before it builds, for its owner may die meanwhile.
+    threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
     producer: Any = None
     failure: BaseException | None = None
     try:
         producer = pickle.loads(parcel).build()  # noqa: S301  # from our own parent
     except Exception as error:  # noqa: BLE001  # told as the result of the first work
         failure = _portable(error)
-    threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
     while True:
         work = inbox.get()
         result: Any = failure
@@ -143,7 +145,7 @@ def _serve(connection: Connection, parcel: bytes) -> None:
             except Exception as error:  # noqa: BLE001  # it is raised again where the result is awaited
                 result = _portable(error)
         try:
-            connection.send_bytes(pickle.dumps(result, protocol=5))
+            connection.send_bytes(_parcelled(result, work))
         except OSError:
             os._exit(0)
 
@@ -157,8 +159,20 @@ def _listen(connection: Connection, inbox: SimpleQueue[Work]) -> None:
             os._exit(0)
 
 
+def _parcelled(result: Any, work: Work) -> bytes:
+    try:
+        return pickle.dumps(result, protocol=5)
+    except Exception as error:  # noqa: BLE001  # pickling runs code of the user's classes
+        problem = f"step {work.step:,}, lane {work.lane}: the batch cannot be sent from its worker process"
+        found = f"{type(error).__name__}: {error}"
+        fix = "return arrays, numbers, text and lists from `map` and `collate`, or use worker threads"
+        return pickle.dumps(SampleError(problem, found=found, fix=fix), protocol=5)
+
+
 def _portable(error: BaseException) -> BaseException:
-    """The error itself where it can travel, else its words."""
+    """The error itself where it can travel, else its words and the line it came from."""
     if isinstance(error, PlayheadError):
         return error
-    return WorkerError(f"a worker raised {type(error).__name__}: {error}")
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"in {frame.filename}, line {frame.lineno}, in {frame.name}"
+    return WorkerError(f"a worker raised {type(error).__name__}: {error}", found=place)

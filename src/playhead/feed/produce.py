@@ -5,17 +5,18 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from playhead.errors import RecipeError, SampleError
-from playhead.feed.collate import Collation, Payload, packed, padded
+from playhead.errors import PlayheadError, RecipeError, SampleError
+from playhead.feed.collate import Collation, Payload, Sample, packed, padded
+from playhead.feed.describe import Streams, describe
 from playhead.feed.tasks import Work
 from playhead.fingerprint import digest
 from playhead.index.table import open_tables
 from playhead.plan.resolve import leaves_by_stream
 from playhead.read import Incident, Reader, Request
-from playhead.read.faults import Faults
-from playhead.read.mapping import name_of
+from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.values import Recipe
 
@@ -36,7 +37,6 @@ class Blueprint:
     split: str | None = None
     map: UserFunction | None = None
     collate: UserFunction | None = None
-    known: tuple[Incident, ...] = ()
 
     def build(self) -> Producer:
         return Producer(self)
@@ -72,12 +72,8 @@ class Producer:
         recipe = blueprint.recipe
         streams = leaves_by_stream(recipe, blueprint.split)
         tables = open_tables({leaf.path: leaf for leaves in streams for leaf in leaves}.values(), recipe)
-        self._reader = Reader(
-            recipe,
-            [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams],
-            blueprint.map,
-            Faults.known(blueprint.known),
-        )
+        self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
+        self._reader = Reader(recipe, self._streams, blueprint.map)
         self._how = Collation(
             None if recipe.fields is None else tuple(recipe.fields), recipe.sequence, dict(recipe.pad_values)
         )
@@ -87,25 +83,44 @@ class Producer:
             self._collate = resolve_function(recipe.collate, "collate")
 
     def __call__(self, work: Work) -> Produced:
-        samples, incidents = self._reader.read(Request(work.stream, work.picks, work.lengths, work.step, work.lane))
+        request = Request(work.stream, work.picks, work.lengths, work.step, work.lane, work.known)
+        samples, incidents = self._reader.read(request)
         try:
-            payload = self._payload(samples, work)
-        except SampleError:
-            raise
-        except Exception as error:
-            raise SampleError(
-                f"step {work.step:,}, lane {work.lane}: the samples cannot be put into a batch: {error}",
-            ) from error
-        if work.idle and "weights" in payload:
-            payload["weights"][:] = 0
+            payload = self._payload(samples, work, request)
+        except PlayheadError as error:
+            problem = (
+                f"the samples cannot be put into a batch: {error.problem}\n  in        {describe(work, self._streams)}"
+            )
+            raise SampleError(problem, found=error.found, expected=error.expected, fix=error.fix) from error.__cause__
         return Produced(payload, incidents)
 
-    def _payload(self, samples: list[dict[str, Any] | None], work: Work) -> Payload:
-        if self._as_list and self._collate is None:
-            return {"samples": samples}
+    def _payload(self, samples: list[Sample | None], work: Work, request: Request) -> Payload:
         if self._collate is not None:
-            found = self._collate([sample for sample in samples if sample is not None])
-            return found if isinstance(found, dict) else {"batch": found}
+            return _collated(self._collate, [sample for sample in samples if sample is not None])
+        if self._as_list:
+            return {"samples": samples}
+        filler = partial(self._reader.filler, request)
         if work.packed:
-            return packed(samples, self._how, work.shape.length or 0)
-        return padded(samples, self._how, work.shape)
+            payload = packed(samples, self._how, work.shape.length or 0, filler)
+        else:
+            payload = padded(samples, self._how, work.shape, filler)
+        if work.idle:
+            payload["weights"][:] = 0
+        return payload
+
+
+def _collated(function: UserFunction, samples: list[Sample]) -> Payload:
+    """What the user's function makes of the samples; what goes wrong names it and the line."""
+    if not samples:
+        raise SampleError("every slot is empty, so there is nothing to give to the collate function")
+    name = name_of(function)
+    try:
+        found = function(samples)
+    except Exception as error:
+        raise SampleError(
+            f"the collate function {name} raised {type(error).__name__}: {error}",
+            found=f"in {place_of(error, function)}",
+        ) from error
+    if found is None:
+        raise SampleError(f"the collate function {name} returned None", expected="a batch: a dictionary, or anything")
+    return found if isinstance(found, dict) else {"batch": found}

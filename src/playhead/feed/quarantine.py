@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from playhead.errors import SampleError
+from playhead.order.picks import Picks
 from playhead.read import Incident
 from playhead.recipe.values import Recipe
 from playhead.store import writing_to
@@ -25,37 +27,59 @@ class Quarantine:
         self._path = folder / f"rank-{rank:05}.jsonl"
         self._max_bad = recipe.max_bad
         self._num_rows = num_rows
-        self.known = tuple(incident for path in sorted(folder.glob("rank-*.jsonl")) for incident in _read(path))
-        self._bad = {(incident.source, incident.row) for incident in self.known}
-        self._recorded = {(incident.source, incident.epoch, incident.row) for incident in self.known}
+        self._bad: set[tuple[str, int]] = set()
+        self._substitutes: dict[tuple[str, int, int], int | None] = {}
+        for path in sorted(folder.glob("rank-*.jsonl")):
+            self._learn(_read(path))
+
+    def known(self, picks: Picks, source_names: tuple[str, ...]) -> dict[int, int | None] | None:
+        """What stood in for picks that were bad before, by their position; None where all are new or good."""
+        if not self._substitutes:
+            return None
+        columns = zip(picks.source.tolist(), picks.epoch.tolist(), picks.row.tolist(), strict=True)
+        names = [(source_names[source], epoch, row) for source, epoch, row in columns]
+        return {i: self._substitutes[name] for i, name in enumerate(names) if name in self._substitutes} or None
 
     def record(self, incidents: list[Incident]) -> None:
         """Write what is new; stop the run where a source has too many bad rows."""
-        fresh = [found for found in incidents if (found.source, found.epoch, found.row) not in self._recorded]
+        fresh = [found for found in incidents if (found.source, found.epoch, found.row) not in self._substitutes]
         if not fresh:
             return
         data = b"".join(msgspec.json.encode(incident) + b"\n" for incident in fresh)
         with writing_to(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(descriptor, data)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        self._recorded |= {(found.source, found.epoch, found.row) for found in fresh}
-        self._bad |= {(found.source, found.row) for found in fresh}
-        self._check(fresh[-1])
+            with self._path.open("ab+", buffering=0) as file:
+                if _is_torn(file):
+                    data = b"\n" + data
+                file.write(data)
+                os.fsync(file.fileno())
+        self._learn(fresh)
+        self._check({found.source: found.reason for found in fresh})
 
-    def _check(self, last: Incident) -> None:
-        for source, count in Counter(name for name, _ in self._bad).items():
-            if count > self._max_bad * self._num_rows[source]:
+    def _learn(self, incidents: list[Incident]) -> None:
+        for found in incidents:
+            self._bad.add((found.source, found.row))
+            self._substitutes.setdefault((found.source, found.epoch, found.row), found.substitute)
+
+    def _check(self, reasons: dict[str, str]) -> None:
+        counts = Counter(name for name, _ in self._bad)
+        for source, reason in reasons.items():
+            if counts[source] > self._max_bad * self._num_rows[source]:
                 raise SampleError(
                     f'source "{source}" has too many bad samples',
-                    found=f"{count:,} of {self._num_rows[source]:,} rows; the last: {last.reason}",
+                    found=f"{counts[source]:,} of {self._num_rows[source]:,} rows; the last: {reason}",
                     expected=f"at most {self._max_bad:.2%} (`max_bad`)",
                     fix=f"look at {self._path.parent}, mend the data, or raise `max_bad`",
                 )
+
+
+def _is_torn(file: io.FileIO) -> bool:
+    """Whether a kill left the last line without its end: the next one must not be glued to it."""
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        return False
+    file.seek(size - 1)
+    return file.read(1) != b"\n"
 
 
 def _read(path: Path) -> list[Incident]:

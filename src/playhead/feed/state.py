@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from playhead.deal import worlds_that_fit
 from playhead.errors import StateError
-from playhead.feed.totals import Sum
+from playhead.feed.totals import Sum, num_rows
 from playhead.fingerprint import digest
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.plan import Plan
@@ -85,8 +86,9 @@ def restore(state: Any, plan: Plan, payload: str, world_size: int) -> Position:
             "the state was saved with another map, collate or decode setting: "
             "the same samples follow, but what is made of them may differ",
             PayloadWarning,
-            stacklevel=3,
+            stacklevel=4,  # whoever called load_state_dict of a loader
         )
+    _check_shape(saved, plan)
     fitting = worlds_that_fit(plan.lanes, saved.lanes_done)
     if world_size not in fitting:
         raise StateError(
@@ -106,14 +108,32 @@ def _read(state: Any) -> Saved:
         version = state.get("version") if isinstance(state, dict) else None
         if isinstance(version, int) and version != VERSION:
             raise _another_version(version) from None
-        raise StateError(
-            "this is not a state of Playhead, or only a part of one",
-            found=str(error),
-            fix="use a state that `state_dict()` gave, whole; a file cut short cannot be used",
-        ) from None
+        raise _broken(str(error)) from None
     if saved.version != VERSION:
         raise _another_version(saved.version)
     return saved
+
+
+def _check_shape(saved: Saved, plan: Plan) -> None:
+    """Refuse numbers that no state of this plan can have: they would fail, or go wrong, much later."""
+    if len(saved.places) != len(plan.streams):
+        raise _broken(f"{len(saved.places)} places for {len(plan.streams)} sub-streams")
+    if len(saved.totals) != num_rows(plan):
+        raise _broken(f"{len(saved.totals)} rows of totals, where there are {num_rows(plan)}")
+    if not 0 <= saved.lanes_done < plan.lanes:
+        raise _broken(f"{saved.lanes_done} of {plan.lanes} lanes done")
+    if min(saved.step, saved.turn, *(n for place in saved.places for n in place)) < 0:
+        raise _broken("a place before the start of the stream")
+    if not re.fullmatch("[0-9a-f]{16}", saved.receipt):
+        raise _broken(f"receipt {saved.receipt!r}")
+
+
+def _broken(found: str) -> StateError:
+    return StateError(
+        "this is not a state of Playhead, or only a part of one",
+        found=found,
+        fix="use a state that `state_dict()` gave, whole; a file cut short cannot be used",
+    )
 
 
 def _another_version(version: int) -> StateError:

@@ -20,7 +20,10 @@ from playhead.types import IntArray
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker needs to make a micro-batch: small, and the same whoever makes it."""
+    """What a worker needs to make a micro-batch: small, and the same whoever makes it.
+
+    `known` says which rows stood in for bad ones the last time, by position.
+    """
 
     step: int
     lane: int
@@ -30,6 +33,7 @@ class Work:
     lengths: IntArray | None
     shape: Shape
     packed: bool
+    known: dict[int, int | None] | None = None
 
 
 @dataclass(frozen=True)

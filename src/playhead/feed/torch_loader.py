@@ -15,7 +15,7 @@ import numpy as np
 from playhead.errors import PlayheadError, RecipeError, WorkerError
 from playhead.feed.batch import Batch, batch_of
 from playhead.feed.produce import Blueprint, Producer
-from playhead.feed.session import Session
+from playhead.feed.session import Session, overtaken
 from playhead.feed.tasks import Task, Work
 from playhead.feed.totals import Totals
 from playhead.read import Incident
@@ -28,6 +28,9 @@ except ImportError as error:
     raise RecipeError(
         "playhead.torch needs PyTorch, which is not installed", fix="pip install 'playhead[torch]'"
     ) from error
+
+
+_Made = tuple[dict[str, Any], list[Incident]] | PlayheadError
 
 
 class DataLoader:
@@ -53,6 +56,7 @@ class DataLoader:
         if torch_options.get("num_workers"):
             self._session.blueprint.check_picklable()
         self._under_way: deque[Task] = deque()
+        self._iteration = 0
         self._loader = torch_data.DataLoader(
             _Dataset(self._session.blueprint),
             sampler=_Sampler(self._session, self._under_way),
@@ -94,21 +98,26 @@ class DataLoader:
 
     def _round(self, restored: int) -> Iterator[Batch]:
         session = self._session
+        self._iteration += 1
+        iteration = self._iteration
         self._under_way.clear()
         found = iter(self._loader)
         while True:
             try:
-                payload, incidents = next(found)
+                produced = next(found)
             except StopIteration:
                 return
-            except PlayheadError:
-                raise
             except RuntimeError as error:
                 raise self._explained(error) from error
+            if isinstance(produced, PlayheadError):
+                raise produced
+            payload, incidents = produced
             task = self._under_way.popleft()
             session.quarantine.record(incidents)
             session.delivered(task)
             yield batch_of(task, payload, session.source_names(task.work.stream))
+            if self._iteration != iteration:
+                raise overtaken()
             if session.restored != restored:
                 return
 
@@ -116,7 +125,7 @@ class DataLoader:
         """What torch says of a dead worker, with what was under way."""
         if "DataLoader worker" not in str(error):
             return error
-        waiting = [self._session.describe(task.work) for task in list(self._under_way)[:2]]
+        waiting = [self._session.describe(task.work) for task in self._under_way]
         return WorkerError(
             f"a worker died: {error}",
             found=f"under way were {'; '.join(waiting)}",
@@ -134,17 +143,23 @@ def _check_options(options: dict[str, Any]) -> None:
         )
 
 
-class _Dataset(torch_data.Dataset[tuple[dict[str, Any], list[Incident]]]):
-    """Makes work into tensors, in whichever process torch calls it."""
+class _Dataset(torch_data.Dataset[_Made]):
+    """Makes work into tensors, in whichever process torch calls it.
+
+    A mistake of the user's is given back, not raised: torch would raise a copy of it with a traceback for a problem.
+    """
 
     def __init__(self, blueprint: Blueprint) -> None:
         self._blueprint = blueprint
         self._producer: Producer | None = None
 
-    def __getitem__(self, work: Work) -> tuple[dict[str, Any], list[Incident]]:
-        if self._producer is None:
-            self._producer = self._blueprint.build()
-        produced = self._producer(work)
+    def __getitem__(self, work: Work) -> _Made:
+        try:
+            if self._producer is None:
+                self._producer = self._blueprint.build()
+            produced = self._producer(work)
+        except PlayheadError as error:
+            return error
         return {name: _tensor(value) for name, value in produced.payload.items()}, produced.incidents
 
     def __getstate__(self) -> dict[str, Any]:
@@ -165,7 +180,11 @@ class _Sampler(torch_data.Sampler[Work]):
 
 
 def _tensor(value: Any) -> Any:
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" else value
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
+        return value
+    # Torch takes neither foreign byte orders nor views that run backwards, and warns of arrays it may not write to.
+    ready = np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
+    return torch.from_numpy(ready)
 
 
 def _as_it_is(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -27,13 +28,21 @@ def _decode(name: str, data: bytes) -> Any:
         return data
     try:
         return decoder(data)
-    except (ValueError, EOFError, OSError, msgspec.DecodeError) as error:
+    except Exception as error:  # broken bytes make numpy raise nearly anything
         raise SampleError(
             f'member "{name}" cannot be decoded',
             found=f"{type(error).__name__}: {error}",
             fix="mend the file, say `decode: false` to get the bytes, or let bad samples be replaced "
             "(`on_error: substitute`)",
         ) from error
+
+
+def _json(data: bytes) -> Any:
+    """As indexing reads it: NaN and Infinity, which Python writes, and broken UTF-8 are let pass."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(data.decode("utf-8", "replace"))
 
 
 def _array(data: bytes) -> Any:
@@ -45,7 +54,7 @@ def _text(data: bytes) -> str:
 
 
 _DECODERS: dict[str, Callable[[bytes], Any]] = {
-    "json": msgspec.json.decode,
+    "json": _json,
     "txt": _text,
     "text": _text,
     "npy": _array,

@@ -1,13 +1,11 @@
-"""Bad samples: what stands in for them, and the record that makes a replay identical."""
+"""Bad samples: which rows may stand in for them, and the record of what did."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec import Struct
 
+from playhead.errors import PlayheadError
 from playhead.order.hashing import nth_below
 from playhead.seeds import extend
 from playhead.types import IntArray
@@ -16,10 +14,7 @@ NUM_CANDIDATES = 64
 
 
 class Incident(Struct, frozen=True):
-    """A pick whose sample was bad: the row that stood in (None: an empty slot), and why.
-
-    `row` is quarantined from `epoch` on.
-    """
+    """A pick whose sample was bad: the row that stood in (None: an empty slot), and why."""
 
     source: str
     epoch: int
@@ -30,29 +25,10 @@ class Incident(Struct, frozen=True):
     lane: int = 0
 
 
-@dataclass
-class Faults:
-    """What is known to be bad, and what stood in for it: a record from earlier runs, added to as we go."""
-
-    quarantined: dict[tuple[str, int], int] = field(default_factory=dict)
-    replaced: dict[tuple[str, int, int], int | None] = field(default_factory=dict)
-
-    @classmethod
-    def known(cls, incidents: Iterable[Incident]) -> Faults:
-        faults = cls()
-        for incident in incidents:
-            faults.add(incident)
-        return faults
-
-    def add(self, incident: Incident) -> None:
-        key = (incident.source, incident.row)
-        self.quarantined[key] = min(incident.epoch, self.quarantined.get(key, incident.epoch))
-        self.replaced.setdefault((incident.source, incident.epoch, incident.row), incident.substitute)
-
-    def is_bad(self, source: str, epoch: int, row: int) -> bool:
-        """Whether a row was found bad at this epoch or before."""
-        known = self.quarantined.get((source, row))
-        return known is not None and known <= epoch
+def placed(error: PlayheadError, source: str, row: str, place: str) -> PlayheadError:
+    """An error about a sample, told with the sample's source, row and place."""
+    where = f'source "{source}", {row}' if place in error.problem else f'source "{source}", {row} ({place})'
+    return type(error)(f"{where}: {error.problem}", found=error.found, expected=error.expected, fix=error.fix)
 
 
 def candidates(source_key: int, epoch: int, row: int, num_rows: int) -> IntArray:

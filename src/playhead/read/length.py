@@ -15,6 +15,10 @@ from playhead.recipe.values import Pack, Recipe
 Sample = dict[str, Any]
 
 
+class LengthError(SampleError):
+    """A sample that is not as long as planned: its own rule of the recipe says what becomes of it."""
+
+
 def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table: Table, row: int) -> Sample:
     """The sample itself, or cut to its planned length; SampleError where the recipe allows neither.
 
@@ -60,10 +64,17 @@ def truncated(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sampl
     return {name: value[:keep] if _size(value) == size else value for name, value in sample.items()}
 
 
+def cut(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sample:
+    """The sample, not longer than planned where its sequence field tells."""
+    found = actual_length(sample, recipe, leaf)
+    return sample if found is None or found <= planned else truncated(sample, recipe, leaf, planned)
+
+
 def _size(value: Any) -> int | None:
-    if isinstance(value, np.ndarray):
-        return len(value) if value.ndim else None
-    return len(value) if isinstance(value, list | tuple | bytes) else None
+    if isinstance(value, list | tuple | bytes):
+        return len(value)
+    shape = getattr(value, "shape", None)  # arrays of numpy, torch or jax alike
+    return int(shape[0]) if shape else None
 
 
 def _cut_by_plan(leaf: Leaf, table: Table, row: int, planned: int) -> bool:
@@ -72,8 +83,8 @@ def _cut_by_plan(leaf: Leaf, table: Table, row: int, planned: int) -> bool:
     return int(table.lengths_of(np.array([row]))[0]) > planned
 
 
-def _mismatch(recipe: Recipe, leaf: Leaf, planned: int, found: int) -> SampleError:
-    return SampleError(
+def _mismatch(recipe: Recipe, leaf: Leaf, planned: int, found: int) -> LengthError:
+    return LengthError(
         f'the sample is not as long as planned: field "{recipe.sequence}"',
         found=for_people(found, leaf.unit),
         expected=f"{for_people(planned, leaf.unit)}, its length in the index",

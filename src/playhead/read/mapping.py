@@ -22,15 +22,15 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def mapper_of(function: Callable[..., Any]) -> Mapper:
     """The function as one that takes (sample, generator), checks what it gets back, and names what goes wrong."""
-    takes_generator = _takes_generator(function)
+    with_generator = takes_generator(function)
     name = name_of(function)
 
     def call(sample: Sample, generator: SampleGenerator) -> Sample:
         try:
-            found = function(sample, generator) if takes_generator else function(sample)
+            found = function(sample, generator) if with_generator else function(sample)
         except Exception as error:
             raise SampleError(
-                f"the map {name} raised {type(error).__name__}: {error}", found=f"in {_place(error)}"
+                f"the map {name} raised {type(error).__name__}: {error}", found=f"in {place_of(error, function)}"
             ) from error
         if not isinstance(found, dict):
             raise SampleError(
@@ -43,7 +43,7 @@ def mapper_of(function: Callable[..., Any]) -> Mapper:
     return call
 
 
-def _takes_generator(function: Callable[..., Any]) -> bool:
+def takes_generator(function: Callable[..., Any]) -> bool:
     """Whether the function must be given a second argument; one with a default is not ours to fill."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -59,8 +59,10 @@ def _takes_generator(function: Callable[..., Any]) -> bool:
     return len(required) == 2
 
 
-def _place(error: BaseException) -> str:
-    """The innermost line of code that raised."""
+def place_of(error: BaseException, function: Callable[..., Any]) -> str:
+    """The innermost line that raised of the function's own file, else of any: a library's line tells a user little."""
     frames = traceback.extract_tb(error.__traceback__)
-    frame = frames[-1]
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    frame = (own or frames)[-1]
     return f"{frame.filename}, line {frame.lineno}, in {frame.name}"

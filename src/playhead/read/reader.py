@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from playhead.errors import PlayheadError, SampleError
+from playhead.errors import DataError, PlayheadError, SampleError
 from playhead.formats.contract import Format, Sample
 from playhead.formats.registry import format_of
 from playhead.index.table import Table
 from playhead.order.picks import Picks
 from playhead.read.decode import decoded
-from playhead.read.faults import Faults, Incident, candidates
+from playhead.read.faults import Incident, candidates, placed
 from playhead.read.generator import SampleGenerator
-from playhead.read.length import check_length
+from playhead.read.length import LengthError, check_length, cut
 from playhead.read.mapping import Mapper, mapper_of
 from playhead.recipe.imports import resolve_function
-from playhead.recipe.tree import Leaf
+from playhead.recipe.tree import Leaf, map_of, sample_key
 from playhead.recipe.values import Recipe
-from playhead.seeds import key
-from playhead.store import OpenFiles
+from playhead.store import OpenFiles, Stamp
 from playhead.types import IntArray
 
 
 @dataclass(frozen=True)
 class Request:
-    """A micro-batch to read: picks of one sub-stream, and their lengths as planned."""
+    """A micro-batch to read: picks of one sub-stream, and their lengths as planned.
+
+    `known` says what stood in for a position the last time (None: nothing did), so that a replay is identical.
+    """
 
     stream: int
     picks: Picks
     lengths: IntArray | None
     step: int = 0
     lane: int = 0
+    known: Mapping[int, int | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,15 @@ class _Source:
     table: Table
     format: Format
     mapper: Mapper | None
-    files: OpenFiles
     key: int
+
+    @property
+    def name(self) -> str:
+        return self.leaf.source.name
 
 
 class Reader:
-    """Reads requests. It keeps files open and remembers what it found to be bad, nothing else.
+    """Reads requests. It keeps files open and remembers nothing: what it gives depends on the request alone.
 
     `streams` are the sources of each sub-stream in the plan's order.
     """
@@ -61,131 +67,134 @@ class Reader:
         recipe: Recipe,
         streams: list[list[tuple[Leaf, Table]]],
         map_function: Callable[..., Any] | None = None,
-        known: Faults | None = None,
     ) -> None:
         self._recipe = recipe
         self._streams = [[_ready(recipe, leaf, table, map_function) for leaf, table in found] for found in streams]
-        self._faults = known or Faults()
+        self._files = OpenFiles(_stamps(source.table for found in self._streams for source in found).get)
 
     def read(self, request: Request) -> tuple[list[Sample | None], list[Incident]]:
         """The samples in order (None: an empty slot), and what was replaced on the way."""
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
+        known = request.known or {}
         for number, source in enumerate(self._streams[request.stream]):
             (positions,) = np.nonzero(request.picks.source == number)
             if not len(positions):
                 continue
-            rows, epochs = request.picks.row[positions], request.picks.epoch[positions]
-            lengths = None if request.lengths is None else request.lengths[positions].tolist()
-            found = self._samples(source, epochs.tolist(), rows, lengths)
-            for position, (sample, incident) in zip(positions.tolist(), found, strict=True):
-                samples[position] = sample
-                if incident is not None:
-                    self._faults.add(incident)
-                    named = (incident.source, incident.epoch, incident.row, incident.substitute, incident.reason)
-                    incidents.append(Incident(*named, request.step, request.lane))
+            raws = self._together(source, request.picks.row[positions])
+            for position, raw in zip(positions.tolist(), raws, strict=True):
+                epoch, row, planned = _wanted(request, position)
+                if position in known:
+                    samples[position] = self._again(source, epoch, known[position], planned)
+                    continue
+                try:
+                    samples[position] = self._sample(source, epoch, row, planned, raw)
+                except PlayheadError as error:
+                    if not self._replaces(error):
+                        raise
+                    samples[position], substitute = self._substitute(source, epoch, row, planned)
+                    found = (source.name, epoch, row, substitute, str(error), request.step, request.lane)
+                    incidents.append(Incident(*found))
         return samples, incidents
 
-    def _samples(
-        self, source: _Source, epochs: list[int], rows: IntArray, lengths: list[int] | None
-    ) -> Iterator[tuple[Sample | None, Incident | None]]:
-        """Each sample, read together where all is well, else one by one to tell the good from the bad."""
-        planned: list[int | None] = [None] * len(epochs) if lengths is None else [*lengths]
-        if self._recipe.on_error == "raise":
-            for i, raw in enumerate(self._raw(source, rows)):
-                yield self._finished(source, raw, epochs[i], int(rows[i]), planned[i]), None
-            return
-        suspect = bool(self._faults.quarantined)
-        together: list[Sample | None] = [None] * len(rows)
-        if not suspect:
+    def filler(self, request: Request) -> Sample:
+        """A sample of the right make for a micro-batch of which every slot is empty: the shortest that can be read."""
+        epoch, row, planned = _wanted(request, 0)
+        source = self._streams[request.stream][int(request.picks.source[0])]
+        rows = candidates(source.key, epoch, row, source.table.num_rows)
+        for candidate in reversed(_by_length(source.table, rows, None)):
             with suppress(PlayheadError):
-                together = [*self._raw(source, rows)]
-        for i in range(len(rows)):
-            yield self._or_substitute(source, together[i], epochs[i], int(rows[i]), planned[i])
+                own = _own_length(source, candidate, planned)
+                sample = self._sample(source, epoch, candidate, own, None)
+                return sample if planned is None else cut(sample, self._recipe, source.leaf, planned)
+        raise DataError(
+            f'source "{source.name}", row {row:,}: no sample of the micro-batch can be read, and none of '
+            f"{len(rows)} others",
+            fix="look at the quarantine files under `cache_dir`, and mend the data or the map",
+        )
 
-    def _or_substitute(
-        self, source: _Source, raw: Sample | None, epoch: int, row: int, planned: int | None
-    ) -> tuple[Sample | None, Incident | None]:
-        name = source.leaf.source.name
-        if (name, epoch, row) in self._faults.replaced:
-            return self._again(source, epoch, row, planned), None
-        try:
-            if self._faults.is_bad(name, epoch, row):
-                raise SampleError("quarantined before")
-            if raw is None:
-                (raw,) = self._raw(source, np.array([row]))
-            return self._finished(source, raw, epoch, row, planned), None
-        except PlayheadError as error:
-            return self._substitute(source, epoch, row, planned, str(error))
+    def _replaces(self, error: PlayheadError) -> bool:
+        """Whether the recipe wants another sample in place of one that failed like this."""
+        policy = self._recipe.on_length_mismatch if isinstance(error, LengthError) else self._recipe.on_error
+        return policy == "substitute"
 
-    def _again(self, source: _Source, epoch: int, row: int, planned: int | None) -> Sample | None:
+    def _again(self, source: _Source, epoch: int, substitute: int | None, planned: int | None) -> Sample | None:
         """What stood in for a pick the last time."""
-        substitute = self._faults.replaced[source.leaf.source.name, epoch, row]
         if substitute is None:
             return None
-        (raw,) = self._raw(source, np.array([substitute]))
-        return self._finished(source, raw, epoch, substitute, _own_length(source, substitute, planned))
+        return self._sample(source, epoch, substitute, _own_length(source, substitute, planned), None)
 
     def _substitute(
-        self, source: _Source, epoch: int, row: int, planned: int | None, reason: str
-    ) -> tuple[Sample | None, Incident]:
-        """The longest good candidate that is not longer than planned."""
-        name, table = source.leaf.source.name, source.table
-        for candidate in _by_length(table, candidates(source.key, epoch, row, table.num_rows), planned):
-            if candidate == row or self._faults.is_bad(name, epoch, candidate):
+        self, source: _Source, epoch: int, row: int, planned: int | None
+    ) -> tuple[Sample | None, int | None]:
+        """The longest good candidate that is not longer than planned, and its row."""
+        for candidate in _by_length(source.table, candidates(source.key, epoch, row, source.table.num_rows), planned):
+            if candidate == row:
                 continue
-            try:
-                (raw,) = self._raw(source, np.array([candidate]))
-                sample = self._finished(source, raw, epoch, candidate, _own_length(source, candidate, planned))
-            except PlayheadError:
-                continue
-            return sample, Incident(name, epoch, row, candidate, reason)
-        return None, Incident(name, epoch, row, None, reason)
+            with suppress(PlayheadError):
+                own = _own_length(source, candidate, planned)
+                return self._sample(source, epoch, candidate, own, None), candidate
+        return None, None
 
-    def _raw(self, source: _Source, rows: IntArray) -> Iterator[Sample]:
-        located = source.table.locate(rows, source.files)
-        yield from source.format.read(located, source.leaf.source.options)
+    def _together(self, source: _Source, rows: IntArray) -> list[Sample | None]:
+        """Raw samples read at once; None for each where that fails: read one by one, the good are told from the bad."""
+        with suppress(PlayheadError):
+            raws = self._raw(source, rows)
+            if len(raws) == len(rows):
+                return [*raws]
+        return [None] * len(rows)
 
-    def _finished(self, source: _Source, raw: Sample, epoch: int, row: int, planned: int | None) -> Sample:
-        """A raw sample decoded, mapped and checked; what goes wrong is told with the sample's place."""
+    def _raw(self, source: _Source, rows: IntArray) -> list[Sample]:
+        located = source.table.locate(rows, self._files)
+        return [*source.format.read(located, source.leaf.source.options)]
+
+    def _one(self, source: _Source, row: int) -> Sample:
+        raws = self._raw(source, np.array([row]))
+        if len(raws) != 1:
+            raise DataError("the bytes of the row hold another number of samples", found=f"{len(raws):,}")
+        return raws[0]
+
+    def _sample(self, source: _Source, epoch: int, row: int, planned: int | None, raw: Sample | None) -> Sample:
+        """A sample read (where `raw` is None), decoded, mapped and checked; errors are told with its place."""
         try:
+            if raw is None:
+                raw = self._one(source, row)
             sample = decoded(raw) if self._recipe.decode else raw
             if source.mapper is not None:
                 sample = source.mapper(sample, SampleGenerator(source.key, epoch, row))
             if planned is not None:
                 sample = check_length(sample, planned, self._recipe, source.leaf, source.table, row)
-        except SampleError as error:
-            raise SampleError(
-                f'source "{source.leaf.source.name}", row {row:,} ({source.table.place(row)}): {error.problem}',
-                found=error.found,
-                expected=error.expected,
-                fix=error.fix,
-            ) from error.__cause__
+        except (SampleError, DataError) as error:
+            raise placed(error, source.name, f"row {row:,}", source.table.place(row)) from error.__cause__
         return sample
 
 
+def _wanted(request: Request, position: int) -> tuple[int, int, int | None]:
+    """Epoch, row and planned length of a position."""
+    planned = None if request.lengths is None else int(request.lengths[position])
+    return int(request.picks.epoch[position]), int(request.picks.row[position]), planned
+
+
 def _ready(recipe: Recipe, leaf: Leaf, table: Table, given: Callable[..., Any] | None) -> _Source:
-    named = leaf.source.map or (recipe.map if given is None else None)
-    where = f"{leaf.path}.map" if leaf.source.map else "map"
-    function = resolve_function(named, where) if named is not None else given
-    stamps = {file.path: file.stamp for entry in table.index.meta.shards for file in entry.files}
-    return _Source(
-        leaf,
-        table,
-        format_of(leaf.source, leaf.path).format,
-        None if function is None else mapper_of(function),
-        OpenFiles(stamps.get),
-        key(recipe.seed, "sample", leaf.source.name),
-    )
+    named = map_of(recipe, leaf)
+    # A function given in place of the recipe's map does not replace a source's own.
+    function = given if named is None or (given is not None and leaf.source.map is None) else resolve_function(*named)
+    mapper = None if function is None else mapper_of(function)
+    return _Source(leaf, table, format_of(leaf.source, leaf.path).format, mapper, sample_key(recipe, leaf))
+
+
+def _stamps(tables: Iterable[Table]) -> dict[str, Stamp]:
+    """What every file was when it was indexed."""
+    return {file.path: file.stamp for table in tables for entry in table.index.meta.shards for file in entry.files}
 
 
 def _by_length(table: Table, rows: IntArray, planned: int | None) -> list[int]:
-    """Candidates not longer than planned, the longest first; all of them where there are no lengths."""
-    if planned is None or table.histogram is None:
+    """Candidates not longer than planned, the longest first; as they are where there are no lengths."""
+    if table.histogram is None:
         return [int(row) for row in rows]
     lengths = table.lengths_of(rows).astype(np.int64)
     order = np.argsort(-lengths, kind="stable")
-    return [int(rows[i]) for i in order if lengths[i] <= planned]
+    return [int(rows[i]) for i in order if planned is None or lengths[i] <= planned]
 
 
 def _own_length(source: _Source, row: int, planned: int | None) -> int | None:

@@ -20,7 +20,8 @@ MOST_OPEN = 256
 class OpenFiles:
     """Files kept open between reads, the least recently used closed first. Threads may share one.
 
-    `expected` says what a file was when it was indexed; one that has changed since is refused, not misread.
+    `expected` says what a file was when it was indexed; one that has changed since, even while it is open, is refused,
+    not misread.
     """
 
     def __init__(self, expected: Callable[[str], Stamp | None] | None = None, most_open: int = MOST_OPEN) -> None:
@@ -33,6 +34,7 @@ class OpenFiles:
         """The bytes of each (first byte, end) of each path, in the order given."""
         found: list[bytes] = [b""] * len(paths)
         order = sorted(range(len(paths)), key=lambda i: (paths[i], spans[i]))
+        owned: _Owned | None = None  # held while it is read: another thread may let go of it meanwhile
         start = 0
         while start < len(order):
             stop, end = start + 1, spans[order[start]][1]
@@ -42,25 +44,40 @@ class OpenFiles:
                 if next_first > end + NEAR_BYTES or next_end - first > MOST_JOINED_BYTES:
                     break
                 stop, end = stop + 1, max(end, next_end)
-            data = self._whole(path, first, end)
+            if owned is None or owned.file.path != path:
+                self._check(owned)
+                owned = self._file(path)
+            data = self._whole(owned, first, end)
             if stop == start + 1:
                 found[order[start]] = data
             else:
                 for i in order[start:stop]:
                     found[i] = data[spans[i][0] - first : spans[i][1] - first]
             start = stop
+        self._check(owned)
         return found
 
-    def _whole(self, path: str, first: int, end: int) -> bytes:
-        data = self._file(path).file.read(first, end - first)
+    def _whole(self, owned: _Owned, first: int, end: int) -> bytes:
+        data = owned.file.read(first, end - first)
         if len(data) != end - first:
+            self._check(owned)
             raise DataError(
-                f"{path}: ends before the row does",
+                f"{owned.file.path}: ends before the row does",
                 found=f"{len(data):,} bytes from byte {first:,} on",
                 expected=f"{end - first:,}",
                 fix="restore the file, or run `playhead prepare` on the recipe again",
             )
         return data
+
+    def _check(self, owned: _Owned | None) -> None:
+        """Refuse a file that was written to since it was opened: what was read of it may be anything."""
+        if owned is None or self._expected is None:
+            return
+        now = owned.stamp_now()
+        if now != owned.stamp:
+            with self._lock:
+                self._files.pop(owned.file.path, None)
+            raise _changed(owned.file.path, now, owned.stamp)
 
     def _file(self, path: str) -> _Owned:
         with self._lock:
@@ -71,12 +88,7 @@ class OpenFiles:
         owned = _Owned(path)
         expected = self._expected(path) if self._expected is not None else None
         if expected is not None and owned.stamp != expected:
-            raise DataError(
-                f"{path}: changed since it was indexed",
-                found=f"{owned.stamp.size:,} bytes, modification mark {owned.stamp.mark}",
-                expected=f"{expected.size:,} bytes, modification mark {expected.mark}",
-                fix="run `playhead prepare` on the recipe again, or restore the file",
-            )
+            raise _changed(path, owned.stamp, expected)
         with self._lock:
             self._files[path] = owned
             while len(self._files) > self._most_open:
@@ -92,13 +104,25 @@ class _Owned:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise unreadable(path, error) from error
+        self.stamp = self.stamp_now()
+        self.file = LocalFile(path, self.stamp.size, self._descriptor)
+
+    def stamp_now(self) -> Stamp:
         about = os.fstat(self._descriptor)
-        self.stamp = Stamp(about.st_size, about.st_mtime_ns)
-        self.file = LocalFile(path, about.st_size, self._descriptor)
+        return Stamp(about.st_size, about.st_mtime_ns)
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             os.close(self._descriptor)
+
+
+def _changed(path: str, found: Stamp, expected: Stamp) -> DataError:
+    return DataError(
+        f"{path}: changed since it was indexed",
+        found=f"{found.size:,} bytes, modification mark {found.mark}",
+        expected=f"{expected.size:,} bytes, modification mark {expected.mark}",
+        fix="run `playhead prepare` on the recipe again, or restore the file",
+    )
 
 
 def read_spans(paths: Sequence[str], spans: Sequence[Span]) -> list[bytes]:

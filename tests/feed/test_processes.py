@@ -1,0 +1,170 @@
+"""Workers as processes: their number and kind never matter, a dead one is named, none is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loader_maps
+from deliveries import Seen, deliver, numpy_loader, rounds, seen, stream, woven
+from playhead import Loader, Recipe, RecipeError, SampleError, WorkerError
+
+NUM_BATCHES = 24
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, list[Seen], list[str]]:
+    recipe = stream(tmp_path_factory.mktemp("mixed"), "zip")
+    found = [*deliver(Loader(recipe), NUM_BATCHES)]
+    return recipe, [batch for batch, _, _ in found], [state for _, state, _ in found]
+
+
+def workers_of(loader: Loader) -> list[int]:
+    return [worker._process.pid for worker in loader._pool._workers]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        return False
+
+
+def gone(pids: list[int], seconds: float = 20) -> bool:
+    """Whether all are gone, waited for a while."""
+    deadline = time.monotonic() + seconds
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not any(map(is_running, pids))
+
+
+@pytest.mark.parametrize(
+    ("workers", "method", "lookahead", "world_size"), [(1, "spawn", 1, 1), (2, "forkserver", 2, 2), (3, "spawn", 3, 1)]
+)
+def test_the_number_and_kind_of_processes_do_not_matter(
+    mixed: Any, workers: int, method: str, lookahead: int, world_size: int
+) -> None:
+    recipe, batches, states = mixed
+    make = numpy_loader(recipe, workers=workers, start_method=method, lookahead=lookahead)
+    dealt = rounds(make, world_size, states[1], 12 // world_size)
+    assert woven(dealt) == batches[2:14]
+    assert dealt[-1][-1][1] == states[13]
+
+
+def test_workers_outlive_a_round_and_end_with_their_loader(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "passes", epochs=1)
+    expected = [batch for batch, _, _ in deliver(Loader(recipe))]
+    with Loader(recipe, workers=2) as loader:
+        assert [batch for batch, _, _ in deliver(loader)] == expected
+        pids = workers_of(loader)
+        second = [batch for batch, _, _ in deliver(loader)]
+        assert len(second) == len(expected)
+        assert workers_of(loader) == pids
+        iterator = iter(loader)
+        assert next(iterator).step == second[-1].step + 1
+    assert gone(pids)
+
+
+def test_a_killed_worker_is_an_error_that_names_what_it_was_making_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:kills_its_process", window_size=24)
+    monkeypatch.setenv("KILL_MARK", str(tmp_path / "unused"))
+    monkeypatch.setenv("KILL_AT", "nothing")
+    whole = [*deliver(Loader(recipe), NUM_BATCHES)]
+    victim = whole[9][0].picks[1]
+    shards = sorted(tmp_path.glob(f"{victim[0]}-*.jsonl"))
+    wanted = [json.loads(line)["id"] for path in shards for line in path.read_text().splitlines()][victim[2]]
+    monkeypatch.setenv("KILL_MARK", str(tmp_path / "mark"))
+    monkeypatch.setenv("KILL_AT", wanted)
+    loader = Loader(recipe, workers=2)
+    delivered: list[Seen] = []
+    with pytest.raises(WorkerError) as caught:
+        delivered.extend(map(seen, loader))
+    assert delivered == [batch for batch, _, _ in whole[: len(delivered)]]
+    letter = str(caught.value)
+    assert "died with signal SIGKILL" in letter
+    shard = wanted.rsplit("-", 1)[0]
+    number = int(shard.rsplit("-", 1)[1])
+    assert f"{victim[0]} row {victim[2]} ({tmp_path}/{victim[0]}-{number:03}.jsonl, byte " in letter
+    rest = [batch for batch, _, _ in deliver(loader, NUM_BATCHES - len(delivered))]  # new workers, same loader
+    assert delivered + rest == [batch for batch, _, _ in whole]
+    loader.close()
+
+
+def test_a_worker_killed_from_outside_is_noticed_wherever_delivery_stands(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:slow")
+    loader = Loader(recipe, workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    pids = workers_of(loader)
+    os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerError, match=rf"worker 1 \(process {pids[1]}\) died with signal SIGKILL"):
+        for _ in islice(iterator, 100):
+            pass
+    assert gone(pids)
+
+
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_a_map_that_raises_in_a_worker_is_named_with_row_file_function_and_line(tmp_path: Path, kind: str) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:broken_in_places")
+    loader = Loader(recipe, workers=1, worker_kind=kind)
+    with pytest.raises(SampleError) as caught:
+        for _ in loader:
+            pass
+    error = caught.value
+    assert error.problem.startswith('source "')
+    assert f"({tmp_path}/" in error.problem
+    assert "the map loader_maps:broken_in_places raised ValueError: no good: " in error.problem
+    line = (
+        Path(loader_maps.__file__)
+        .read_text()
+        .splitlines()
+        .index("        raise ValueError(f\"no good: {sample['id']}\")")
+    )
+    assert error.found == f"in {loader_maps.__file__}, line {line + 1}, in broken_in_places"
+    assert loader._pool is None  # nothing is left behind
+
+
+def test_what_cannot_be_sent_back_is_an_error_that_says_so(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:unsendable")
+    with pytest.raises(SampleError, match="the batch cannot be sent from its worker process"):
+        next(iter(Loader(recipe, workers=1)))
+    assert len(next(iter(Loader(recipe, workers=1, worker_kind="thread")))["handle"]) == 3
+
+
+@pytest.mark.parametrize("which", ["map", "collate"])
+def test_a_function_that_cannot_travel_is_refused_before_workers_start(mixed: Any, which: str) -> None:
+    recipe, _, _ = mixed
+    loader = Loader(recipe, workers=1, **{which: lambda sample: sample})
+    with pytest.raises(RecipeError, match=f"{which}: test_processes:.*<lambda> cannot be sent to worker processes"):
+        next(iter(loader))
+    assert loader._pool is None
+
+
+@pytest.mark.parametrize(
+    "how", [{"worker_kind": "threads"}, {"start_method": "fork"}, {"workers": -1}, {"workers": 1, "lookahead": 0}]
+)
+def test_workers_that_cannot_be_are_refused(mixed: Any, how: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"workers"):
+        Loader(mixed[0], **how)
+
+
+def test_a_module_that_only_the_owner_can_import_is_told_as_such(mixed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As with a function typed into an interactive session: it pickles, and cannot be found elsewhere.
+    monkeypatch.setattr(loader_maps, "typed_in", _typed_in, raising=False)
+    monkeypatch.setattr(_typed_in, "__module__", "loader_maps")
+    monkeypatch.setattr(_typed_in, "__qualname__", "typed_in")
+    with pytest.raises(WorkerError, match=r"AttributeError.*typed_in"):
+        next(iter(Loader(mixed[0], workers=1, map=_typed_in)))
+
+
+def _typed_in(sample: dict[str, Any]) -> dict[str, Any]:
+    return sample

@@ -1,0 +1,85 @@
+"""Maps and collate functions of the loader's tests: at the top of a module, so that they travel to workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Sample = dict[str, Any]
+
+
+def augmented(sample: Sample, generator: Any) -> Sample:
+    """Adds what was drawn from the sample's generator: two draws, so that their order counts too."""
+    return {**sample, "noise": generator.normal(size=3).astype(np.float32), "coin": int(generator.integers(1 << 40))}
+
+
+def audio(sample: Sample, generator: Any) -> Sample:
+    """A tar's sample as a training one: its signal with noise, in the sequence field."""
+    signal_ = sample["npy"] + generator.normal(size=sample["npy"].shape).astype(np.float32)
+    return {"tokens": signal_, "text": sample["txt"], "duration": sample["json"]["duration"], "key": sample["__key__"]}
+
+
+def broken_in_places(sample: Sample) -> Sample:
+    if sample["n"] % 7 == 3:
+        raise ValueError(f"no good: {sample['id']}")
+    return sample
+
+
+def by_luck(sample: Sample, generator: Any) -> Sample:
+    """Fails now and then, in one epoch and not in another."""
+    if generator.random() < 0.15:
+        raise ValueError("out of luck")
+    return sample
+
+
+def nothing(sample: Sample) -> None:
+    del sample
+
+
+def library_fails(sample: Sample) -> Sample:
+    np.zeros(3).reshape(2, 2)  # raises inside numpy, called from here
+    return sample
+
+
+def doubled(sample: Sample) -> Sample:
+    return {**sample, "tokens": [*sample["tokens"], *sample["tokens"]], "labels": [*sample["labels"]] * 2}
+
+
+def halved(sample: Sample) -> Sample:
+    keep = len(sample["tokens"]) // 2
+    return {**sample, "tokens": sample["tokens"][:keep], "labels": sample["labels"][:keep]}
+
+
+def kills_its_process(sample: Sample) -> Sample:
+    """Ends the process, once: where the file that `KILL_MARK` names is not there yet."""
+    mark = Path(os.environ["KILL_MARK"])
+    if sample["id"] == os.environ["KILL_AT"] and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return sample
+
+
+def slow(sample: Sample) -> Sample:
+    time.sleep(0.002)
+    return sample
+
+
+def unsendable(sample: Sample) -> Sample:
+    return {**sample, "handle": lambda: None}
+
+
+def ids_only(samples: list[Sample]) -> dict[str, Any]:
+    return {"ids": [sample["id"] for sample in samples]}
+
+
+def count_them(samples: list[Sample]) -> int:
+    return len(samples)
+
+
+def bad_collate(samples: list[Sample]) -> dict[str, Any]:
+    return {"x": samples[0]["no such field"]}
