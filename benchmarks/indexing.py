@@ -23,7 +23,7 @@ WORDS = ("speech", "of", "a", "person", "who", "reads", "aloud", "in", "quiet", 
 
 def write_rows(path: Path, row_bytes: int, total_bytes: int) -> int:
     """Manifest-like rows of about the given size; returns how many."""
-    rng = random.Random(7)  # noqa: S311 - test data
+    rng = random.Random(7)
     count = total_bytes // row_bytes
     with path.open("w") as file:
         for i in range(count):

@@ -127,5 +127,5 @@ def explaining(cache: Path) -> Iterator[None]:
     except PrepareError as error:
         if not isinstance(error.__cause__, OSError):
             raise
-        fix = f"make room in {cache} or permission to write there, or name another --data-cache-path; what is finished is kept"
+        fix = f"make room in {cache}, or let it be written, or name another --data-cache-path; what is finished is kept"
         raise PrepareError(error.problem, found=error.found, fix=fix) from error

@@ -13,7 +13,9 @@ from playhead.megatron.job import Job
 from playhead.megatron.splits import Matrix
 
 
-def describe_dataset(job: Job, matrix: Matrix | None, prefix: str, split: str, num_samples: int | None) -> dict[str, Any]:
+def describe_dataset(
+    job: Job, matrix: Matrix | None, prefix: str, split: str, num_samples: int | None
+) -> dict[str, Any]:
     """What identifies one prefix in one split; the order of the keys is part of it."""
     return {
         "class": "GPTDataset",

@@ -1,7 +1,7 @@
 """The files of one dataset or blend in a cache: their names, types, shapes and sizes.
 
-A dataset's or blend's files are its arrays, `description.txt`, and `manifest.json`, which is ours: the digests of the `.idx` files
-that it was made from. Megatron looks at the first two kinds and ignores the third.
+These are its arrays, `description.txt`, and `manifest.json`, which is ours: the digests of the `.idx` files that it was
+made from. Megatron looks at the first two kinds and ignores the third.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def is_url(prefix: str) -> bool:
 
 
 def open_idx(prefix: str) -> Idx:
-    """Read and check an index. Law: an index that is returned has all its parts, and its `.bin` is as long as it says."""
+    """Read and check an index. Law: one that is returned has all its parts, and its `.bin` is as long as it says."""
     if is_url(prefix):
         raise DataError(
             f"{prefix}: object stores come later",

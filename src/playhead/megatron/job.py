@@ -23,8 +23,8 @@ class Blend:
 class Job:
     """A job as its datasets see it.
 
-    Either `blend` and `split`, or `blends` with one blend (or none) for each of train, valid and test. `sizes` are the samples
-    asked of each split; None is one pass over the data. `tokenizer` is its entry in the cache's key.
+    Either `blend` and `split`, or `blends` with one blend (or none) for each of train, valid and test. `sizes` are the
+    samples asked of each split; None is one pass over the data. `tokenizer` is its entry in the cache's key.
     """
 
     sequence_length: int

@@ -13,7 +13,7 @@ from playhead.types import Array
 
 def write_header(file: BinaryIO, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
     about = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    npy_format.write_array_header_1_0(file, about)  # type: ignore[no-untyped-call]
+    npy_format.write_array_header_1_0(file, about)
 
 
 def write_piece(file: BinaryIO, piece: Array) -> None:
@@ -29,10 +29,10 @@ def holds(path: Path, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bo
     """Whether a file is there, whole, and an array of this type and shape."""
     try:
         with path.open("rb") as file:
-            version = npy_format.read_magic(file)  # type: ignore[no-untyped-call]
+            version = npy_format.read_magic(file)
             if version != (1, 0):
                 return False
-            found = npy_format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+            found = npy_format.read_array_header_1_0(file)
             whole = path.stat().st_size == file.tell() + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     except (OSError, ValueError):
         return False

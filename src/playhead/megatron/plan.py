@@ -181,16 +181,16 @@ def _check_weight(member: Dataset, weight: float) -> None:
         )
 
 
-def _dataset(
-    job: Job, matrix: Matrix | None, survey: Survey, split: int, bounds: Bounds, size: int | None
-) -> Dataset:
+def _dataset(job: Job, matrix: Matrix | None, survey: Survey, split: int, bounds: Bounds, size: int | None) -> Dataset:
     name, prefix = SPLITS[split], survey.idx.prefix
     first, end = sequences_of(bounds, survey.idx.num_sequences)
     tokens = survey.tokens(first, end)
     if tokens == 0:
         raise DataError(
             f"{prefix}: no token for {name}",
-            found=f"{end - first:,} of {survey.idx.num_sequences:,} sequences, all empty" if end > first else "no sequence",
+            found=f"{end - first:,} of {survey.idx.num_sequences:,} sequences, all empty"
+            if end > first
+            else "no sequence",
             expected="at least one token; Megatron would go round for ever looking for one",
             fix=f"give {name} a larger share in --split (or none at all: 0), or more data",
         )

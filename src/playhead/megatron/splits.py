@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 
@@ -31,8 +32,7 @@ def split_matrix(split: str) -> Matrix:
     ends: list[float] = [0]
     for share in shares:
         ends.append(ends[-1] + share)
-    pairs = zip(ends[:-1], ends[1:], strict=True)
-    return tuple(None if end <= begin else (begin, end) for begin, end in pairs)
+    return tuple(None if end <= begin else (begin, end) for begin, end in pairwise(ends))
 
 
 def _shares(split: str) -> list[float]:
@@ -49,4 +49,4 @@ def _shares(split: str) -> list[float]:
 def sequences_of(bounds: Bounds, num_sequences: int) -> tuple[int, int]:
     """The first sequence of a split and the one after its last; halves are rounded to even."""
     begin, end = bounds
-    return int(round(begin * float(num_sequences))), int(round(end * float(num_sequences)))
+    return round(begin * float(num_sequences)), round(end * float(num_sequences))

@@ -1,9 +1,9 @@
 """numpy's `RandomState.shuffle`, identical to the bit and about three times as fast on large arrays.
 
-Law: `Twister(seed).shuffle(x)` leaves in `x`, and in the generator, what `numpy.random.RandomState(seed).shuffle(x)` does.
+Law: `Twister(seed).shuffle(x)` leaves in `x`, and in the generator, what numpy's `RandomState(seed).shuffle(x)` does.
 
-Where the time goes in numpy is waiting for memory: each swap touches a random place. Here the places of a block of swaps
-are drawn first and read once, all in flight together; the swaps then find them in the cache.
+Where the time goes in numpy is waiting for memory: each swap touches a random place. Here the places of a block of
+swaps are drawn first and read once, all in flight together; the swaps then find them in the cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Twister:
     """A Mersenne Twister that shuffles. Seeded by numpy itself, so that seeding cannot differ."""
 
     def __init__(self, seed: int) -> None:
-        _, words, position, *_ = np.random.RandomState(seed).get_state(legacy=True)  # noqa: NPY002 - Megatron's generator
+        _, words, position, *_ = np.random.RandomState(seed).get_state(legacy=True)
         self.words: Words = np.array(words, np.uint32)
         self.place: IntArray = np.array([position], np.int64)
 
@@ -73,7 +73,7 @@ def mask_of(top: int) -> int:
 
 @kernel
 def _draw(words: Words, tempered: Words, place: IntArray, targets: IntArray, top: int, mask: int) -> None:
-    """One target in [0, top - k] for each k, by masking and rejection. No branch on the outcome: it would be a coin's toss."""
+    """One target in [0, top - k] for each k, by masking and rejection, with no branch on the outcome."""
     position, filled, low = place[0], 0, np.uint32(mask)
     while filled < len(targets):
         if position == WORDS:

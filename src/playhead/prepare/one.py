@@ -176,9 +176,7 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> 
             progress = (job.shard.name, outcome.num_rows, done_shards, len(chosen), done_bytes, total_bytes)
             effort.progress(Progress(source, *progress))
 
-    jobs = [
-        Job(layout.registered.format, survey.shards[i], layout.spec, effort.means, directory) for i in chosen
-    ]
+    jobs = [Job(layout.registered.format, survey.shards[i], layout.spec, effort.means, directory) for i in chosen]
     run_jobs(jobs, effort.workers_for(len(jobs), total_bytes), done)
     return failures
 
