@@ -1,4 +1,4 @@
-"""Dataset caches of Megatron: our time and peak memory beside megatron-core's, same job, one process and one worker each.
+"""Dataset caches of Megatron: our time and peak memory beside megatron-core's, same job, one process each, one worker.
 
 python benchmarks/bench_megatron.py [millions of documents] [millions of samples]
 
@@ -115,9 +115,7 @@ def digests(cache: Path) -> dict[str, str]:
 def measure(case: str, folder: Path, num_samples: int) -> None:
     found, caches = {}, {}
     for who in ("oracle", "ours"):
-        command = [sys.executable, __file__, "--worker", who, case, str(folder), str(num_samples)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ourselves
-        found[who] = json.loads(done.stdout.splitlines()[-1])
+        found[who] = json.loads(call("--worker", who, case, folder, num_samples).splitlines()[-1])
         caches[who] = digests(folder / f"{who}-{case}")
         shutil.rmtree(folder / f"{who}-{case}")
         os.sync()
@@ -132,9 +130,18 @@ def measure(case: str, folder: Path, num_samples: int) -> None:
     )
 
 
+def call(*words: object) -> str:
+    """This program in a process of its own; ours stays small, as a child's peak counts from its parent's size."""
+    command = [sys.executable, __file__, *map(str, words)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - ourselves
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--worker"]:
         worker(sys.argv[2], sys.argv[3], Path(sys.argv[4]), int(sys.argv[5]))
+        return
+    if sys.argv[1:2] == ["--make"]:
+        make(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
         return
     millions = [float(word) for word in sys.argv[1:]] or [30, 100]
     num_documents, num_samples = int(millions[0] * 1e6), int(millions[1] * 1e6)
@@ -142,10 +149,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         print(f"{num_documents:,} documents, {num_samples:,} samples, the same bytes in every file")
-        make(folder / "one", num_documents, num_tokens)
+        call("--make", folder / "one", num_documents, num_tokens)
         measure("one", folder, num_samples)
         for part in "abcd":
-            make(folder / part, num_documents // 4, num_tokens // 4)
+            call("--make", folder / part, num_documents // 4, num_tokens // 4)
         measure("blend", folder, num_samples)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,8 +25,8 @@ from playhead.megatron.idx import Idx
 from playhead.megatron.npy import write_header, write_piece
 from playhead.megatron.plan import Dataset, Mixture
 from playhead.megatron.samples import sample_rows
+from playhead.megatron.staging import staged
 from playhead.megatron.twister import Twister
-from playhead.store import replacing
 from playhead.types import Array
 
 Phase = Callable[[str], None]
@@ -103,19 +103,17 @@ def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterato
 
     A kill in between leaves no description, and Megatron takes the entry for missing, not for whole.
     """
+    retired = (description_path(cache, entry), manifest_path(cache, entry))
     with explaining(cache):
-        with ExitStack() as stack:
-            description = stack.enter_context(replacing(description_path(cache, entry)))
-            description.write(text_of(entry.description).encode("utf-8"))
+        with staged(cache, retired) as stage:
 
             def create(array: ArrayFile) -> BinaryIO:
-                file = stack.enter_context(replacing(array_path(cache, entry, array.affix)))
+                file = stage(array_path(cache, entry, array.affix))
                 write_header(file, array.dtype, array.shape)
                 return file
 
             yield create
-            description_path(cache, entry).unlink(missing_ok=True)
-            manifest_path(cache, entry).unlink(missing_ok=True)
+            stage(description_path(cache, entry)).write(text_of(entry.description).encode("utf-8"))
         write_manifest(cache, entry, manifest)
 
 
