@@ -72,10 +72,8 @@ def prepare_cache(
 
     request = _arguments(context, config, megatron_release, like, keep_partial, at_iteration)
     settings: dict[str, Any] = {"workers": workers, "memory_mb": memory, "force": force}
-    if not dry_run:
-        print_effort(prepare_request(request, dry_run=True, **settings), as_json=as_json)
     with building() as progress:
-        report = prepare_request(request, dry_run=dry_run, progress=progress, **settings)
+        report = prepare_request(request, dry_run=dry_run, progress=progress, announce=print_effort, **settings)
     if per_dataset_sequences is not None and not dry_run:
         write_sequences(per_dataset_sequences, [survey.idx for survey in survey_job(request.job, 1).values()])
     print_cache(report, as_json=as_json)

@@ -55,12 +55,11 @@ def tokenizing() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def print_effort(report: CacheReport, *, as_json: bool) -> None:
-    """What it will take, before it starts; on stderr, and only on a terminal or where there is something to do."""
+def print_effort(report: CacheReport) -> None:
+    """What it will take, before it starts; on a terminal only."""
     screen = console(stderr=True)
-    if as_json or not report.num_bytes or not screen.is_terminal:
-        return
-    screen.print(_effort(report))
+    if screen.is_terminal:
+        screen.print(_effort(report))
 
 
 def _effort(report: CacheReport) -> str:

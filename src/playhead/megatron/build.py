@@ -18,8 +18,8 @@ from playhead.megatron.files import (
     array_path,
     arrays_of,
     description_path,
+    encode_manifest,
     manifest_path,
-    write_manifest,
 )
 from playhead.megatron.idx import Idx
 from playhead.megatron.npy import write_header, write_piece
@@ -104,17 +104,16 @@ def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterato
     A kill in between leaves no description, and Megatron takes the entry for missing, not for whole.
     """
     retired = (description_path(cache, entry), manifest_path(cache, entry))
-    with explaining(cache):
-        with staged(cache, retired) as stage:
+    with explaining(cache), staged(cache, retired) as stage:
 
-            def create(array: ArrayFile) -> BinaryIO:
-                file = stage(array_path(cache, entry, array.affix))
-                write_header(file, array.dtype, array.shape)
-                return file
+        def create(array: ArrayFile) -> BinaryIO:
+            file = stage(array_path(cache, entry, array.affix))
+            write_header(file, array.dtype, array.shape)
+            return file
 
-            yield create
-            stage(description_path(cache, entry)).write(text_of(entry.description).encode("utf-8"))
-        write_manifest(cache, entry, manifest)
+        yield create
+        stage(description_path(cache, entry)).write(text_of(entry.description).encode("utf-8"))
+        stage(manifest_path(cache, entry)).write(encode_manifest(manifest))
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from playhead.megatron.idx import Idx
 from playhead.megatron.npy import holds, num_bytes
 from playhead.megatron.plan import Dataset, Mixture
 from playhead.megatron.samples import sample_dtype
-from playhead.store import replacing
 
 _LARGEST_UINT32 = 2**32 - 2
 MANIFEST_VERSION = 1
@@ -108,6 +107,5 @@ def read_manifest(cache: Path, entry: Dataset | Mixture) -> Manifest | None:
         raise DataError(f"{path}: is not a manifest", found=str(error), fix="remove it and prepare again") from error
 
 
-def write_manifest(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> None:
-    with replacing(manifest_path(cache, entry)) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+def encode_manifest(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"

@@ -30,8 +30,12 @@ def prepare_request(
     dry_run: bool = False,
     force: bool = False,
     progress: Show | None = None,
+    announce: Callable[[CacheReport], None] | None = None,
 ) -> CacheReport:
-    """Build what is missing, broken or stale. A failure does not stop other datasets; what is finished is kept."""
+    """Build what is missing, broken or stale. A failure does not stop other datasets; what is finished is kept.
+
+    `announce` is told what it will take before anything is built.
+    """
     show: Show = progress or (lambda _: None)
     count = workers or _default_workers()
     total = len(prefixes_of(request.job))
@@ -43,6 +47,8 @@ def prepare_request(
     count = workers_for(wanted, min(count, max(1, len(wanted))), None if memory_mb is None else memory_mb << 20)
     report = _report(request, plan, entries, wanted, count, dry_run)
     if wanted and not dry_run:
+        if announce is not None:
+            announce(report)
         _make_room(request.cache, sum(map(num_bytes_of, wanted)))
         _build(request.cache, wanted, indexes, count, show)
     return report
