@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from playhead.errors import EndOfStreamError
 from playhead.index.ledger import Ledger
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
 from playhead.recipe.values import Recipe
 
 _RECORDS_AT_A_TIME = 64
+_STRIDE = 500
 
 
 def ledger_of(recipe: Recipe, plan: Plan) -> Ledger:
@@ -26,9 +29,22 @@ def nearest(ledger: Ledger, plan: Plan, step: int) -> Cursor:
     return plan.start() if record is None else Cursor.from_record(record.tolist())
 
 
-def seek(recipe: Recipe, plan: Plan, step: int) -> Cursor:
-    """The cursor of a step, from the nearest recorded one on."""
-    return plan.seek(step, nearest(ledger_of(recipe, plan), plan, step))
+def steps_to_walk(recipe: Recipe, plan: Plan, step: int) -> int:
+    """How many steps `seek` has to walk."""
+    known = nearest(ledger_of(recipe, plan), plan, step)
+    return 0 if plan.jump(step, known) is not None else step - known.step
+
+
+def seek(recipe: Recipe, plan: Plan, step: int, progress: Callable[[int], None] | None = None) -> Cursor:
+    """The cursor of a step, from the nearest recorded one on; `progress` is told how many steps were walked."""
+    known = cursor = nearest(ledger_of(recipe, plan), plan, step)
+    if progress is not None and plan.jump(step, known) is None:
+        # A stride past the end breaks off here; the last seek then refuses the step that was asked for.
+        with suppress(EndOfStreamError):
+            while cursor.step + _STRIDE < step:
+                cursor = plan.seek(cursor.step + _STRIDE, cursor)
+                progress(cursor.step - known.step)
+    return plan.seek(step, cursor)
 
 
 def write_ahead(recipe: Recipe, plan: Plan, num_steps: int, progress: Callable[[int], None] | None = None) -> Cursor:

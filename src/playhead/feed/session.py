@@ -42,7 +42,7 @@ class Session:
         self._split = split
         tables = map_tables(recipe, split)
         self.plan: Plan = plan_tables(recipe, tables, split, self.world_size)
-        check_world(self.rank, self.world_size, self.plan.lanes)
+        check_world(self.rank, self.world_size, self.plan.lanes, split)
         streams = leaves_by_stream(recipe, split)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
         rows = {leaf.source.name: table.num_rows for found in self._streams for leaf, table in found}
