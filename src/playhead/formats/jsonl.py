@@ -26,7 +26,7 @@ TRACK = "jsonl"
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
-@register("jsonl", extensions=(".jsonl", ".json"))
+@register("jsonl", extensions=(".jsonl", ".json"), raw_members=False)
 class Jsonl:
     """Files of JSON objects, one a line."""
 

@@ -22,22 +22,28 @@ F = TypeVar("F", bound=Callable[[], Format])
 
 @dataclass(frozen=True)
 class Registered:
-    """A format under its name, with the file extensions it is assumed for and the id its samples always have."""
+    """A format under its name, with the file extensions it is assumed for and the id its samples always have.
+
+    `raw_members` says whether samples hold bytes that are to be decoded by their names.
+    """
 
     name: str
     format: Format
     extensions: tuple[str, ...] = ()
     default_id: str | None = None
+    raw_members: bool = True
 
 
 _known: dict[str, Registered] = {}
 
 
-def register(name: str, *, extensions: tuple[str, ...] = (), default_id: str | None = None) -> Callable[[F], F]:
+def register(
+    name: str, *, extensions: tuple[str, ...] = (), default_id: str | None = None, raw_members: bool = True
+) -> Callable[[F], F]:
     """Make a class a format. Another package names the module that does so in the group `playhead.formats`."""
 
     def add(kind: F) -> F:
-        _known[name] = Registered(name, kind(), extensions, default_id)
+        _known[name] = Registered(name, kind(), extensions, default_id, raw_members)
         return kind
 
     return add

@@ -33,40 +33,46 @@ class OpenFiles:
     def __call__(self, paths: Sequence[str], spans: Sequence[Span]) -> list[bytes]:
         """The bytes of each (first byte, end) of each path, in the order given."""
         found: list[bytes] = [b""] * len(paths)
-        order = sorted(range(len(paths)), key=lambda i: (paths[i], spans[i]))
-        owned: _Owned | None = None  # held while it is read: another thread may let go of it meanwhile
-        start = 0
-        while start < len(order):
-            stop, end = start + 1, spans[order[start]][1]
-            path, first = paths[order[start]], spans[order[start]][0]
-            while stop < len(order) and paths[order[stop]] == path:
-                next_first, next_end = spans[order[stop]]
-                if next_first > end + NEAR_BYTES or next_end - first > MOST_JOINED_BYTES:
-                    break
-                stop, end = stop + 1, max(end, next_end)
-            if owned is None or owned.file.path != path:
-                self._check(owned)
-                owned = self._file(path)
-            data = self._whole(owned, first, end)
-            if stop == start + 1:
-                found[order[start]] = data
-            else:
-                for i in order[start:stop]:
-                    found[i] = data[spans[i][0] - first : spans[i][1] - first]
-            start = stop
-        self._check(owned)
+        by_path: dict[str, list[int]] = {}
+        for i, path in enumerate(paths):
+            by_path.setdefault(path, []).append(i)
+        for path, wanted in by_path.items():
+            owned = self._file(path)  # held while it is read: another thread may let go of it meanwhile
+            wanted.sort(key=spans.__getitem__)
+            try:
+                self._read(owned, wanted, spans, found)
+            except OSError as error:
+                raise unreadable(path, error) from error
+            self._check(owned)
         return found
 
-    def _whole(self, owned: _Owned, first: int, end: int) -> bytes:
+    def _read(self, owned: _Owned, wanted: list[int], spans: Sequence[Span], found: list[bytes]) -> None:
+        """Fill in what is wanted of one file, in order of place: a request for each run of near ranges."""
+        file, pread, run = owned.file, os.pread, 0
+        first, end = spans[wanted[0]]
+        for position in range(1, len(wanted) + 1):
+            if position < len(wanted):
+                next_first, next_end = spans[wanted[position]]
+                if next_first <= end + NEAR_BYTES and next_end - first <= MOST_JOINED_BYTES:
+                    end = max(end, next_end)
+                    continue
+            data = pread(file.descriptor, end - first, first)
+            if len(data) != end - first:
+                data = self._with_patience(owned, first, end)
+            if position == run + 1:
+                found[wanted[run]] = data
+            else:
+                for i in wanted[run:position]:
+                    found[i] = data[spans[i][0] - first : spans[i][1] - first]
+            if position < len(wanted):
+                run, first, end = position, next_first, next_end
+
+    def _with_patience(self, owned: _Owned, first: int, end: int) -> bytes:
+        """A range that did not come in one piece, piece by piece."""
         data = owned.file.read(first, end - first)
         if len(data) != end - first:
             self._check(owned)
-            raise DataError(
-                f"{owned.file.path}: ends before the row does",
-                found=f"{len(data):,} bytes from byte {first:,} on",
-                expected=f"{end - first:,}",
-                fix="restore the file, or run `playhead prepare` on the recipe again",
-            )
+            raise _too_short(owned.file.path, first, end, len(data))
         return data
 
     def _check(self, owned: _Owned | None) -> None:
@@ -114,6 +120,15 @@ class _Owned:
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             os.close(self._descriptor)
+
+
+def _too_short(path: str, first: int, end: int, size: int) -> DataError:
+    return DataError(
+        f"{path}: ends before the row does",
+        found=f"{size:,} bytes from byte {first:,} on",
+        expected=f"{end - first:,}",
+        fix="restore the file, or run `playhead prepare` on the recipe again",
+    )
 
 
 def _changed(path: str, found: Stamp, expected: Stamp) -> DataError:
