@@ -32,23 +32,40 @@ class OpenFiles:
 
     def __call__(self, paths: Sequence[str], spans: Sequence[Span]) -> list[bytes]:
         """The bytes of each (first byte, end) of each path, in the order given."""
-        found: list[bytes] = [b""] * len(paths)
+        if not paths:
+            return []
+        if paths.count(paths[0]) == len(paths):
+            return self._of_file(paths[0], spans)
         by_path: dict[str, list[int]] = {}
         for i, path in enumerate(paths):
             by_path.setdefault(path, []).append(i)
+        found: list[bytes] = [b""] * len(paths)
         for path, wanted in by_path.items():
-            owned = self._file(path)  # held while it is read: another thread may let go of it meanwhile
-            wanted.sort(key=spans.__getitem__)
-            try:
-                self._read(owned, wanted, spans, found)
-            except OSError as error:
-                raise unreadable(path, error) from error
-            self._check(owned)
+            for i, data in zip(wanted, self._of_file(path, [spans[i] for i in wanted]), strict=True):
+                found[i] = data
         return found
 
-    def _read(self, owned: _Owned, wanted: list[int], spans: Sequence[Span], found: list[bytes]) -> None:
-        """Fill in what is wanted of one file, in order of place: a request for each run of near ranges."""
-        file, pread, run = owned.file, os.pread, 0
+    def _of_file(self, path: str, spans: Sequence[Span]) -> list[bytes]:
+        owned = self._file(path)  # held while it is read: another thread may let go of it meanwhile
+        try:
+            found = self._one_by_one(owned, spans) if _far_apart(spans) else self._joined(owned, spans)
+        except OSError as error:
+            raise unreadable(path, error) from error
+        self._check(owned)
+        return found
+
+    def _one_by_one(self, owned: _Owned, spans: Sequence[Span]) -> list[bytes]:
+        descriptor, pread = owned.file.descriptor, os.pread
+        found = [pread(descriptor, end - first, first) for first, end in spans]
+        if sum(map(len, found)) == sum([end - first for first, end in spans]):
+            return found
+        return [self._with_patience(owned, first, end) for first, end in spans]
+
+    def _joined(self, owned: _Owned, spans: Sequence[Span]) -> list[bytes]:
+        """Ranges in order of place, a request for each run of near ones."""
+        found: list[bytes] = [b""] * len(spans)
+        wanted = sorted(range(len(spans)), key=spans.__getitem__)
+        descriptor, pread, run = owned.file.descriptor, os.pread, 0
         first, end = spans[wanted[0]]
         for position in range(1, len(wanted) + 1):
             if position < len(wanted):
@@ -56,7 +73,7 @@ class OpenFiles:
                 if next_first <= end + NEAR_BYTES and next_end - first <= MOST_JOINED_BYTES:
                     end = max(end, next_end)
                     continue
-            data = pread(file.descriptor, end - first, first)
+            data = pread(descriptor, end - first, first)
             if len(data) != end - first:
                 data = self._with_patience(owned, first, end)
             if position == run + 1:
@@ -66,6 +83,7 @@ class OpenFiles:
                     found[i] = data[spans[i][0] - first : spans[i][1] - first]
             if position < len(wanted):
                 run, first, end = position, next_first, next_end
+        return found
 
     def _with_patience(self, owned: _Owned, first: int, end: int) -> bytes:
         """A range that did not come in one piece, piece by piece."""
@@ -100,6 +118,14 @@ class OpenFiles:
             while len(self._files) > self._most_open:
                 self._files.popitem(last=False)
         return owned
+
+
+def _far_apart(spans: Sequence[Span]) -> bool:
+    """Whether ranges seem spread so widely that hardly any two are near; then sorting them is not worth its time.
+
+    A guess from two of them: being wrong costs time, and nothing else.
+    """
+    return abs(spans[-1][0] - spans[0][0]) > 4 * NEAR_BYTES * len(spans)
 
 
 class _Owned:
