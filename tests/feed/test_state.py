@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from corpora import FIXED, recipe_in, write_text
@@ -64,7 +65,7 @@ def test_a_state_is_small_however_many_sources_there_are_and_far_into_the_run(re
     )
     plan = replace(plan, streams=(many,))
     cursor = Cursor(10**9, (Place(10**7, 10**3),), 10**9, 2**64 - 1)
-    counts = nothing_yet(plan) + (10**10, 10**13, 10**12)
+    counts = np.broadcast_to([10**10, 10**13, 10**12], nothing_yet(plan).shape)
     state = save(Position(cursor, 3, Sum(counts)), plan, "0" * 16)
     assert len(json.dumps(state)) <= 1024
 
