@@ -83,6 +83,8 @@ class Reader:
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
         known = request.known or {}
+        epochs, rows = request.picks.epoch.tolist(), request.picks.row.tolist()
+        lengths = [None] * len(rows) if request.lengths is None else request.lengths.tolist()
         for number, positions in _by_source(request.picks.source).items():
             source = self._streams[request.stream][number]
             raws = self._together(source, request.picks.row[positions])
@@ -91,7 +93,7 @@ class Reader:
                 if plain and raw is not None:
                     samples[position] = raw
                     continue
-                epoch, row, planned = _wanted(request, position)
+                epoch, row, planned = epochs[position], rows[position], lengths[position]
                 if position in known:
                     samples[position] = self._again(source, epoch, known[position], planned)
                     continue
