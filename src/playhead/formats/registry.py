@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import PurePosixPath
@@ -93,7 +94,9 @@ def _infer(source: Source, path: str) -> Registered:
     )
 
 
+@cache
 def _load_all() -> None:
+    """Import every format there is, once: a look at all installed packages takes milliseconds, for every source."""
     for module in _OURS:
         import_module(module)
     for entry in entry_points(group=ENTRY_POINTS):
