@@ -14,6 +14,7 @@ from playhead.errors import EndOfStreamError, PlayheadError
 from playhead.feed.batch import Batch
 from playhead.feed.derived import by_source
 from playhead.feed.describe import Streams, describe
+from playhead.feed.ledger import Recorder
 from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
@@ -53,6 +54,7 @@ class Session:
         units = tuple(leaves[0].unit for leaves in streams)
         self._maker = TaskMaker(self.plan, recipe, units, self.rank, self.world_size)
         self.position = self._start()
+        self._recorder = Recorder(recipe, self.plan) if self.rank == 0 and split is None else None
         self.restored = 0  # how often a state was loaded: an iterator that sees it change starts anew
         self._resumes = False  # whether a state was loaded and nothing asked for since
 
@@ -77,6 +79,8 @@ class Session:
         return map(self._with_known, found) if self._replaces else found
 
     def delivered(self, task: Task) -> None:
+        if self._recorder is not None:
+            self._recorder.moved(self.position.cursor, task.after.cursor)
         self.position = task.after
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
