@@ -187,6 +187,7 @@ def test_a_batch_of_empty_slots_alone_has_the_shape_of_others_and_weighs_nothing
     rot(tmp_path / "a-000.jsonl", 1)
     (batch,) = [batch for batch in Loader(recipe) if batch.rows.tolist() == [1]]
     assert batch["weights"].tolist() == [0]
+    assert batch.num_samples == 0
     if batching["type"] == "fixed":
         assert batch["tokens"].shape == (1, 3)  # not longer than planned
     else:

@@ -174,3 +174,13 @@ def test_without_torch_the_missing_extra_names_itself() -> None:
     assert done.returncode == 1
     assert "playhead.torch needs PyTorch" in done.stderr
     assert "pip install 'playhead[torch]'" in done.stderr
+
+
+def test_a_batch_moves_to_a_device_whole(mixed: Any) -> None:
+    recipe, *_ = mixed
+    batch = next(iter(DataLoader(recipe)))
+    moved = batch.to("meta")
+    assert moved["tokens"].device.type == "meta"
+    assert moved["tokens"].shape == batch["tokens"].shape
+    assert (moved.step, moved.lane, list(moved)) == (batch.step, batch.lane, list(batch))
+    assert moved.task is batch.task
