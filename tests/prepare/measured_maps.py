@@ -40,6 +40,8 @@ def dying(sample: Sample) -> Sample:
 
 
 def random(sample: Sample, generator: Any) -> Sample:
+    if sample["n"] < 0:
+        raise ValueError("a bad row")
     return {"tokens": [0] * int(generator.integers(1, 1000))}
 
 

@@ -159,6 +159,19 @@ def test_random_lengths_of_a_shard_that_moved_are_measured_again(tmp_path: Path)
     assert bytes_of(tmp_path / "cache") == again
 
 
+def test_random_lengths_left_by_a_failed_run_are_not_used_for_another_seed(tmp_path: Path) -> None:
+    shards(tmp_path)
+    (tmp_path / "3.jsonl").write_text('{"n": -1}\n')
+    assert "a bad row" in refusal(recipe_of(tmp_path, "random"), measure=True)
+    (tmp_path / "3.jsonl").write_text('{"n": 1}\n')
+    other = recipe_of(tmp_path, "random", seed=1)
+    assert measured(other) == 31
+    again = bytes_of(tmp_path / "cache")
+    shutil.rmtree(tmp_path / "cache")
+    prepare(other, measure=True)
+    assert bytes_of(tmp_path / "cache") == again
+
+
 def test_seconds_go_through_the_rate_of_the_sequence(tmp_path: Path) -> None:
     shards(tmp_path)
     length = {"measure": True, "unit": "seconds"}

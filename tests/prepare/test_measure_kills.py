@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ from playhead.prepare import prepare, stretches
 
 stretches.MOST_ROWS = 4
 if __name__ == "__main__":
-    prepare(recipe_of(Path(sys.argv[1]), sys.argv[2]), measure=True, workers=int(sys.argv[3]), processes=True)
+    workers = int(sys.argv[3])
+    prepare(recipe_of(Path(sys.argv[1]), sys.argv[2]), measure=True, workers=workers, processes=workers > 1)
 """
 
 
@@ -33,10 +35,10 @@ def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def start(folder: Path, function: str, workers: int, **environment: str) -> subprocess.Popen[str]:
-    """`prepare --measure` in a process of its own, with worker processes."""
+    """`prepare --measure` in a process of its own; one worker works there, in order, more have processes of theirs."""
     script = folder / "measure_it.py"
     script.write_text(CODE)
-    paths = os.pathsep.join([str(HERE), str(HERE.parent)])
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     settings = {**os.environ, "PYTHONPATH": paths, "CALLS": str(folder / "calls.txt"), **environment}
     command = [sys.executable, str(script), str(folder), function, str(workers)]
     return subprocess.Popen(command, env=settings, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -63,20 +65,22 @@ def rows_in(path: Path) -> list[int]:
 def test_a_killed_run_goes_on_where_it_was_in_the_middle_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One file of 30 rows, killed in its sixth stretch: the five before need not be measured again."""
-    monkeypatch.setenv("CALLS", str(tmp_path / "calls.txt"))
+    """One file of 30 rows, killed in its sixth stretch by one of two workers: four before need not be done again."""
+    calls = tmp_path / "calls.txt"
+    monkeypatch.setenv("CALLS", str(calls))
     write_jsonl(tmp_path / "one.jsonl", [{"n": n, "id": str(n)} for n in range(30)])
     mark = tmp_path / "mark"
-    process = start(tmp_path, "waiting", 1, WAIT_AT="22", WAIT_MARK=str(mark))
+    process = start(tmp_path, "waiting", 2, WAIT_AT="22", WAIT_MARK=str(mark))
     wait_for(mark, process)
     kill_all(process)
-    assert rows_in(tmp_path / "calls.txt")[:20] == [*range(20)]
-    (tmp_path / "calls.txt").unlink()
+    finished = [path.stat().st_size // 4 for path in (tmp_path / "cache").rglob("*.lengths")]
+    assert len(finished) >= 4
+    calls.unlink()
     recipe = recipe_of(tmp_path, "waiting")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.lengths")}
-    assert len(before) >= 5
-    assert measured(recipe) == 30 - 4 * len(before)
-    assert rows_in(tmp_path / "calls.txt") == [*range(4 * len(before), 30)]
+    left = 30 - sum(finished)
+    assert left < 30
+    assert measured(recipe) == left
+    assert len(set(rows_in(calls))) == len(rows_in(calls)) == left
     assert all_lengths(table_of(recipe)) == [n + 1 for n in range(30)]
     resumed = bytes_of(tmp_path / "cache")
     shutil.rmtree(tmp_path / "cache")
@@ -92,11 +96,11 @@ def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_that_was_not(
     shards(tmp_path)
     for i, row in enumerate((2, 13, 27)):
         mark = tmp_path / f"mark-{i}"
-        process = start(tmp_path, "waiting", 2, WAIT_AT=str(row), WAIT_MARK=str(mark))
+        process = start(tmp_path, "waiting", 1, WAIT_AT=str(row), WAIT_MARK=str(mark))
         wait_for(mark, process)
         kill_all(process)
     recipe = recipe_of(tmp_path, "waiting")
-    assert measured(recipe) < 20
+    assert measured(recipe) == 6  # killed for the third time in the eighth of nine stretches
     resumed = bytes_of(tmp_path / "cache")
     shutil.rmtree(tmp_path / "cache")
     prepare(recipe, measure=True)
@@ -109,13 +113,41 @@ def test_lengths_left_by_a_kill_are_not_used_for_a_file_that_changed_meanwhile(
     monkeypatch.setenv("CALLS", str(tmp_path / "calls.txt"))
     shards(tmp_path)
     mark = tmp_path / "mark"
-    process = start(tmp_path, "waiting", 1, WAIT_AT="13", WAIT_MARK=str(mark))
+    process = start(tmp_path, "waiting", 1, WAIT_AT="25", WAIT_MARK=str(mark))
     wait_for(mark, process)
     kill_all(process)
     write_jsonl(tmp_path / "0.jsonl", [{"n": n, "id": str(n)} for n in range(90, 100)])
     recipe = recipe_of(tmp_path, "waiting")
-    assert measured(recipe) >= 20
+    assert measured(recipe) == 16  # the file that changed, and the last two stretches of the third
     assert all_lengths(table_of(recipe))[:10] == [*range(91, 101)]
+
+
+def test_workers_go_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    shards(tmp_path)
+    mark = tmp_path / "mark"
+    process = start(tmp_path, "waiting", 2, WAIT_AT="13", WAIT_MARK=str(mark))
+    wait_for(mark, process)
+    process.kill()
+    process.wait()  # and no more: workers that are left would keep the pipe open
+    deadline = time.monotonic() + 20
+    while living(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left_behind = living(process.pid)
+    for number in left_behind:
+        os.kill(number, signal.SIGKILL)
+    process.communicate()
+    assert not left_behind
+
+
+def living(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, *_, owner = path.read_text().rpartition(")")[2].split()[:4]
+            if int(owner) == session and state != "Z":
+                found.append(int(path.parent.name))
+    return found
 
 
 def test_a_worker_that_is_killed_is_a_failure_that_names_the_rows_in_flight(tmp_path: Path) -> None:

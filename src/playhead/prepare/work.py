@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -65,7 +67,8 @@ def run_jobs(jobs: Iterable[J], workers: int, done: Done[J]) -> None:
         return
     queue = _Queue(iter(jobs))
     while queue.first is not None:
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_die_with_parent) as pool:
             _feed(pool, queue, workers, done)
 
 
@@ -96,6 +99,18 @@ def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[
         names = ", ".join(job.name for job in flying.values())
         for job in flying.values():
             done(job, _died(job, names))
+
+
+def _die_with_parent() -> None:
+    """A worker whose parent was killed would wait for ever: no end of file comes from a queue that it holds too."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _died(job: Job[Any], names: str) -> PrepareError:
