@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,9 @@ def main() -> None:
         return
     if sys.argv[1:2] == ["--make"]:
         make(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+        return
+    if find_spec("megatron") is None:
+        print("megatron-core is not installed: nothing to compare with")
         return
     millions = [float(word) for word in sys.argv[1:]] or [30, 100]
     num_documents, num_samples = int(millions[0] * 1e6), int(millions[1] * 1e6)

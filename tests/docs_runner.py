@@ -2,7 +2,8 @@
 
 - ```yaml whose first line is `# file: NAME` is written to NAME. Any other must be YAML, and a recipe if it has
   `sources:` at the top.
-- ```python blocks of a page share one namespace.
+- ```python blocks of a page share one namespace. One whose first line is `# file: NAME` is written to NAME instead, to
+  be run or imported by a later block.
 - ```console: every `$ command` must exit with 0, or the code in an `<!-- exit: N -->` comment before the block;
   the lines below a command are its output, where `...` matches anything.
 - ```text and ```json are not run. Every other kind is refused, so that nothing escapes by accident.
@@ -26,6 +27,7 @@ from playhead import Recipe
 _FENCE = re.compile(r"^```(?P<kind>\S*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT = re.compile(r"<!-- exit: (\d+) -->\s*\Z")
 _SETUP = re.compile(r"\A<!-- setup: (\w+) -->")
+_FILE = re.compile(r"# file: (\S+)\n")
 _TIMEOUT_SECONDS = 300
 
 
@@ -73,6 +75,8 @@ def _run_naming_the_line(block: Block, page: Path, directory: Path, namespace: d
 def _run(block: Block, directory: Path, namespace: dict[str, Any]) -> None:
     if block.kind == "yaml":
         _run_yaml(block.body, directory)
+    elif block.kind == "python" and (name := _FILE.match(block.body)):
+        (directory / name[1]).write_text(block.body)
     elif block.kind == "python":
         exec(compile(block.body, f"line {block.line}", "exec"), namespace)  # noqa: S102 - what a runner is for
     elif block.kind == "console":
@@ -83,7 +87,7 @@ def _run(block: Block, directory: Path, namespace: dict[str, Any]) -> None:
 
 
 def _run_yaml(body: str, directory: Path) -> None:
-    name = re.match(r"# file: (\S+)\n", body)
+    name = _FILE.match(body)
     file = directory / (name[1] if name else "unnamed-block.yaml")
     file.write_text(body)
     values = yaml.safe_load(body)

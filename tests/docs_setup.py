@@ -48,6 +48,17 @@ def _talk(i: int) -> dict[str, object]:
     return {"id": f"talk-{i}", **spoken, "lang": ("en", "en", "pl", "xx", "en")[i % 5]}
 
 
+def make_tokens() -> None:
+    """Rows with their tokens: two sources to train on, and a dev set whose size no number of ranks divides."""
+    for name, count, longest in (("web", 900, 200), ("books", 300, 500), ("dev", 45, 100)):
+        rows = []
+        for i in range(count):
+            length = 5 + i * i * 7919 % (longest - 5)
+            tokens = [(i * 31 + j * 17) % 997 + 1 for j in range(length)]
+            rows.append({"id": f"{name}-{i}", "num_tokens": length, "score": i % 10, "tokens": tokens})
+        _write(Path(f"{name}.jsonl"), rows)
+
+
 def make_files() -> None:
     """A file or two of every format: JSON lines, and a WebDataset tar of four samples."""
     make_data()

@@ -37,6 +37,13 @@ def by_luck(sample: Sample, generator: Any) -> Sample:
     return sample
 
 
+def moody(sample: Sample) -> Sample:
+    """Fails on some samples while the file that `MOOD` names is there."""
+    if sample["n"] % 3 == 0 and Path(os.environ["MOOD"]).exists():
+        raise ValueError("in a bad mood")
+    return sample
+
+
 def nothing(sample: Sample) -> None:
     del sample
 

@@ -40,7 +40,13 @@ Then
 ```python
 assert recipe.batching.size == 2
 ```
+```python
+# file: half.py
+assert False, "not run here"
+```
 ```console
+$ tail -1 half.py
+assert False, "not run here"
 $ echo one; echo two; echo three
 one
 ...

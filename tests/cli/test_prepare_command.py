@@ -38,9 +38,9 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(folder: Path) -> N
     out = printed(folder, "prepare", "recipe.json", "--dry-run")
     assert bytes_of(folder) == before
     header, calls, text, last = out.splitlines()
-    assert header.split() == ["source", "shards", "to", "scan", "data", "rows", "selected", "index"]
-    assert re.fullmatch(r"calls +2 +2 \(.+ kB\) .* - +.*bytes", calls)
-    assert re.fullmatch(r"text +2 +2 \(.+ kB\) .* - +.*bytes", text)
+    assert header.split() == ["source", "shards", "to", "scan", "data", "rows", "index"]
+    assert re.fullmatch(r"calls +2 +2 \(.+ kB\) .*bytes", calls)
+    assert re.fullmatch(r"text +2 +2 \(.+ kB\) .*bytes", text)
     assert last == "a dry run: nothing was written; rows are estimates"
 
 
@@ -75,7 +75,7 @@ def test_steps_are_planned_ahead_into_the_ledger(folder: Path) -> None:
     recipe = Recipe.load(folder / "recipe.json")
     plan = open_plan(recipe)
     cursor = plan.seek(700)
-    assert out["ledger"] == {"steps": 700, "receipt": f"{cursor.receipt:016x}", "ended": False}
+    assert out["ledger"] == {"steps": 700, "receipt": f"{cursor.receipt:016x}", "ended": False, "extended": True}
     assert len(ledger_of(recipe, plan).records()) >= 3
     again = printed(folder, "prepare", "recipe.json", "--steps", "700")
     assert again.splitlines()[-2:] == [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from corpora import lengths_of, prepared, recipe_in, take, write_speech, write_text
+from playhead import Loader
 from playhead.errors import EndOfStreamError
 from playhead.feed import ledger as ledgers
 from playhead.feed import open_plan
@@ -145,3 +146,57 @@ def test_writing_ahead_stops_where_the_stream_does_and_seeking_past_it_is_refuse
         for past in (num_steps, num_steps + 1, 10**9):
             with pytest.raises(EndOfStreamError, match=f"{num_steps:,} steps in all"):
                 seek(recipe, plan, past)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_running_loader_adds_what_planning_ahead_would(tmp_path: Path, kind: str) -> None:
+    recipe = recipe_of(tmp_path, kind)
+    plan = prepared(recipe)
+    steps = 45
+    with Loader(recipe, rank=0, world_size=1, collate=len) as loader:
+        for batch in loader:
+            if batch.step == steps - 1 and batch.is_last_in_step:
+                break
+        state = loader.state_dict()
+    ledger = ledger_of(recipe, plan)
+    recorded = ledger.records().tolist()
+    assert len(recorded) > 2
+    ledger.path.unlink()
+    write_ahead(recipe, plan, steps)
+    assert ledger.records().tolist() == recorded
+
+    resumed = Loader(recipe, rank=0, world_size=1, collate=len)
+    resumed.load_state_dict(state)
+    for batch in resumed:
+        if batch.step == 2 * steps - 1 and batch.is_last_in_step:
+            break
+    grown = ledger.records().tolist()
+    assert grown[: len(recorded)] == recorded
+    assert len(grown) > len(recorded)
+
+
+def test_a_run_from_a_state_the_ledger_does_not_know_leaves_no_gap(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, "pack")
+    plan = prepared(recipe)
+    loader = Loader(recipe, rank=0, world_size=1, collate=len)
+    for batch in loader:
+        if batch.step == 30 and batch.is_last_in_step:
+            break
+    state = loader.state_dict()
+    ledger_of(recipe, plan).path.unlink()
+    loader.load_state_dict(state)
+    for batch in loader:
+        if batch.step == 60:
+            break
+    assert len(ledger_of(recipe, plan).records()) == 0
+
+
+def test_a_ledger_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, "pack")
+    plan = prepared(recipe)
+    ledger_of(recipe, plan).path.parent.write_text("in the way")
+    with pytest.warns(UserWarning, match="the ledger cannot be written"):
+        steps = {
+            batch.step for batch, _ in zip(Loader(recipe, rank=0, world_size=1, collate=len), range(90), strict=False)
+        }
+    assert max(steps) > 20

@@ -6,6 +6,7 @@ import pytest
 
 import toy_format  # noqa: F401 - registers the format
 from playhead.errors import RecipeError
+from playhead.formats import registry
 from playhead.formats.registry import format_of
 from playhead.formats.spec import Match, Range, rules_of, spec_of
 from playhead.recipe.values import Length, Source
@@ -35,6 +36,12 @@ def test_an_unknown_format_is_refused_with_the_nearest() -> None:
         format_of(source(format="jsnl"), "sources[1]")
     assert 'did you mean "jsonl"?' in str(caught.value)
     assert "webdataset" in str(caught.value)
+
+
+def test_installed_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    format_of(source(), "sources[0]")
+    monkeypatch.setattr(registry, "entry_points", None)
+    assert format_of(source(), "sources[0]").name == "jsonl"
 
 
 def test_an_option_that_the_format_does_not_have_is_refused() -> None:

@@ -12,7 +12,9 @@ ranges = st.tuples(st.none() | st.integers(-9, 0), st.none() | st.floats(0, 99))
 rules = st.one_of(
     ranges, st.lists(st.sampled_from(["en", "pl", "no"]), min_size=1), st.sampled_from(["*.wav", "re:^a"])
 )
-lengths = st.one_of(fields, fields.map(lambda name: {"field": name}), st.just({"function": "lengths:count"}))
+lengths = st.one_of(
+    fields, fields.map(lambda name: {"field": name}), st.just({"function": "lengths:count"}), st.just({"measure": True})
+)
 positive = st.integers(1, 10**6)
 overlong = {"overlong": st.sampled_from(["error", "drop", "alone", "truncate"])}
 shuffles = st.one_of(
@@ -28,7 +30,7 @@ def batching(kind: str, **required: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 batchings = st.one_of(
     batching("fixed", size=positive),
-    batching("fixed", size=positive, max_length=positive),
+    batching("fixed", size=positive, max_length=positive).filter(lambda found: found.get("overlong") != "alone"),
     batching("budget", budget=positive),
     batching("budget", budget=positive, quadratic=positive),
     batching("pack", max_length=positive),
@@ -76,6 +78,24 @@ def entries(draw: st.DrawFn, prefix: str, depth: int, weights: bool) -> list[dic
     return found
 
 
+deliveries = st.fixed_dictionaries(
+    {},
+    optional={
+        "map": st.just("maps:crop"),
+        "decode": st.booleans(),
+        "collate": st.sampled_from(["pad", "list", "batches:stack"]),
+        "fields": st.lists(fields, min_size=1, max_size=2),
+        "sequence": fields,
+        "sequence_rate": st.floats(1, 48000),
+        "pad_to": st.just("batch") | positive,
+        "pad_values": st.dictionaries(fields, st.floats(-9, 9)),
+        "on_error": st.sampled_from(["raise", "substitute"]),
+        "on_length_mismatch": st.sampled_from(["error", "truncate", "substitute"]),
+        "max_bad": st.floats(0, 1),
+    },
+)
+
+
 @st.composite
 def recipes(draw: st.DrawFn) -> dict[str, Any]:
     ending = draw(st.sampled_from([{}, {"epochs": 2}, {"exhaustion": "drop"}, {"exhaustion": "stop_first"}]))
@@ -86,6 +106,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
         "seed": draw(st.integers(0, 2**64 - 1)),
         "lanes": draw(st.integers(1, 256)),
         **ending,
+        **draw(deliveries),
     }
     if draw(st.booleans()):
         evaluated = draw(sources("dev source", weighted=False))

@@ -118,7 +118,7 @@ _LABELS = (
     "sample lists, digest",
     "payloads, digest",
     "receipt",
-    "state at the end, digest",
+    "last state, digest",
 )
 
 

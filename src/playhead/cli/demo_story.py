@@ -31,6 +31,6 @@ def tell(recipe_path: Path) -> bool:
     equal = show_worlds(screen, recipe, tables) and equal
     heading(screen, f"step {FAR:,} costs what step 10 costs")
     show_distance(screen, recipe, tables)
-    screen.print(f"\nThe recipe is {recipe_path}; what each rank was delivered is in {runs}.")
-    screen.print(f"Change the recipe, and run playhead plan {recipe_path}, or playhead run {recipe_path}.")
+    screen.print(f"\nThe recipe is {recipe_path}; what each rank was delivered is in {runs}")
+    screen.print(f"Change it, then try: playhead plan {recipe_path}; playhead run {recipe_path}")
     return equal

@@ -25,7 +25,7 @@ REPEATS = 5
 
 def show_worlds(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> bool:
     """Deal the same steps to several numbers of ranks; returns whether all were dealt the same stream."""
-    titles = (">ranks", ">micro-batches each", ">samples in all", ">digest of all samples", ">receipt on every rank")
+    titles = (">ranks", ">batches each", ">samples in all", ">samples, digest", ">receipt on every rank")
     table = grid(*titles)
     seen = set()
     for world in WORLDS:

@@ -7,29 +7,34 @@ from typing import Annotated
 
 import typer
 
+from playhead.cli.usage import check_rank_has_world
+
 
 def plan(
     recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.")],
     step: Annotated[int | None, typer.Option(min=0, help="List the picks of this step instead.")] = None,
     split: Annotated[str | None, typer.Option(help="Look at this evaluation set, not at the training stream.")] = None,
-    world: Annotated[int, typer.Option(min=1, help="The number of ranks.")] = 1,
+    world: Annotated[int | None, typer.Option(min=1, help="The number of ranks.  [default: 1]")] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="With --step: only the lanes of this rank.")] = None,
     windows: Annotated[int, typer.Option(min=1, help="How many windows to plan and measure.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what will happen: who is drawn how often, what a step holds, what padding and whole steps cost."""
+    if rank is not None and step is None:
+        raise typer.BadParameter("it chooses lanes of a step: give --step too", param_hint="--rank")
+    check_rank_has_world(rank, world)
+    world = world or 1
+
     from playhead.cli.plan_view import print_plan
     from playhead.cli.step_view import print_step
     from playhead.deal import check_world
     from playhead.feed import map_tables, plan_tables
     from playhead.recipe.values import Recipe
 
-    if rank is not None and step is None:
-        raise typer.BadParameter("it chooses lanes of a step: give --step too", param_hint="--rank")
     loaded = Recipe.load(recipe)
     tables = map_tables(loaded, split)
     opened = plan_tables(loaded, tables, split, world)
-    check_world(rank or 0, world, opened.lanes)
+    check_world(rank or 0, world, opened.lanes, split)
     if step is None:
         print_plan(loaded, opened, split, windows, as_json=as_json)
     else:

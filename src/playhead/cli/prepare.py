@@ -15,6 +15,9 @@ def prepare(
     force: Annotated[bool, typer.Option("--force", help="Index everything anew.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
     sidecars: Annotated[bool, typer.Option("--sidecars", help="Also write <file>.idx for lhotse and NeMo.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Run the map over all rows of sources with `length: {measure: true}`.")
+    ] = False,
     steps: Annotated[int, typer.Option(min=0, help="Also plan this many steps ahead into the ledger.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -36,6 +39,7 @@ def prepare(
             dry_run=dry_run,
             sidecars=sidecars,
             progress=progress,
+            measure=measure,
         )
     reached = writing_ahead(loaded, steps) if steps and not dry_run else None
     print_report(loaded, report, reached, as_json=as_json)

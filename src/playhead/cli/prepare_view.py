@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 from rich.filesize import decimal
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
-from playhead.cli.screen import console, grid, percent, print_json
+from playhead.cli.screen import console, count, grid, percent, print_json
 from playhead.feed import open_plan
-from playhead.feed.ledger import write_ahead
+from playhead.feed.ledger import ledger_of, write_ahead
+from playhead.prepare import MeasureProgress as RowsMeasured
 from playhead.prepare import PrepareReport, SourceReport
 from playhead.prepare import Progress as ShardDone
 from playhead.recipe.tree import leaves
@@ -22,38 +23,51 @@ from playhead.recipe.values import Recipe, Unit
 
 
 @contextmanager
-def scanning() -> Iterator[Callable[[ShardDone], None]]:
+def scanning() -> Iterator[Callable[[ShardDone | RowsMeasured], None]]:
     """A bar for each source under way, on a terminal; nothing in a pipe."""
-    columns = (TextColumn("{task.description:.40}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    what, how_much = (
+        TextColumn("{task.description:.40}", markup=False),
+        TextColumn("{task.fields[amount]}", markup=False),
+    )
     screen = console(stderr=True)
+    columns = (what, BarColumn(), how_much, TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
-        def show(done: ShardDone) -> None:
-            if done.source not in tasks:
-                tasks[done.source] = bars.add_task(done.source, total=done.total_bytes)
-            bars.update(tasks[done.source], completed=done.done_bytes)  # type: ignore[arg-type]
+        def show(done: ShardDone | RowsMeasured) -> None:
+            if isinstance(done, RowsMeasured):
+                title, so_far, total = f"{done.source}: measuring", done.done_rows, done.total_rows
+                amount = f"{so_far:,}/{total:,} rows"
+            else:
+                title, so_far, total = done.source, done.done_bytes, done.total_bytes
+                amount = f"{decimal(so_far)} of {decimal(total)}"
+            if title not in tasks:
+                tasks[title] = bars.add_task(title, total=total, amount=amount)
+            bars.update(tasks[title], completed=so_far, amount=amount)
 
         yield show
 
 
 class Ahead(NamedTuple):
-    """How far the ledger reaches, and whether the stream ends there."""
+    """How far the ledger reaches, whether the stream ends there, and whether the ledger has grown."""
 
     step: int
     receipt: str
     ended: bool
+    extended: bool
 
 
 def writing_ahead(recipe: Recipe, steps: int) -> Ahead:
     """Fill the ledger up to a step, with a bar on a terminal."""
     plan = open_plan(recipe)
+    ledger = ledger_of(recipe, plan)
+    num_before = len(ledger.records())
     columns = (TextColumn("planning ahead"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     screen = console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         task = bars.add_task("steps", total=steps)
         reached = write_ahead(recipe, plan, steps, lambda step: bars.update(task, completed=step))
-    return Ahead(reached.step, f"{reached.receipt:016x}", reached.step < steps)
+    return Ahead(reached.step, f"{reached.receipt:016x}", reached.step < steps, len(ledger.records()) > num_before)
 
 
 def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, as_json: bool) -> None:
@@ -68,41 +82,53 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
         screen.print(_losses_grid(losses, units))
     for source in report.sources:
         if source.num_unknown_ids:
-            screen.print(f"{source.name}: {source.num_unknown_ids:,} ids to drop are not in it")
+            is_not = "is not" if source.num_unknown_ids == 1 else "are not"
+            screen.print(f"{source.name}: {count(source.num_unknown_ids, 'id')} to drop {is_not} in it")
+        if source.num_sidecars:
+            screen.print(f"{source.name}: {count(source.num_sidecars, 'sidecar')} written")
     if ahead is not None:
         end = ", where the stream ends" if ahead.ended else ""
         screen.print(f"planned ahead to step {ahead.step:,}{end}, receipt {ahead.receipt}")
     if report.dry_run:
         screen.print("a dry run: nothing was written; rows are estimates")
-    elif not report.changed:
+    elif not _changed(report, ahead):
         screen.print("nothing changed")
 
 
 def _plain(report: PrepareReport, ahead: Ahead | None, units: dict[str, Unit]) -> dict[str, Any]:
     """The report as plain values; lengths in the whole numbers the plan works in, null where a dry run cannot know."""
-    found = {"changed": report.changed, **msgspec.to_builtins(report)}
+    found = {"changed": _changed(report, ahead), **msgspec.to_builtins(report)}
     for source in found["sources"]:
         source["unit"] = whole_unit(units[source["path"]])
         if report.dry_run:
             source.update(dict.fromkeys(("length_sum", "selected_rows", "selected_length")))
     if ahead is not None:
-        found["ledger"] = {"steps": ahead.step, "receipt": ahead.receipt, "ended": ahead.ended}
+        found["ledger"] = {
+            "steps": ahead.step,
+            "receipt": ahead.receipt,
+            "ended": ahead.ended,
+            "extended": ahead.extended,
+        }
     return found
 
 
+def _changed(report: PrepareReport, ahead: Ahead | None) -> bool:
+    return report.changed or (ahead is not None and ahead.extended)
+
+
 def _sources_grid(report: PrepareReport) -> Grid:
-    scanned = "to scan" if report.dry_run else "scanned"
-    table = grid("<source", ">shards", f">{scanned}", ">data", ">rows", ">selected", ">index")
+    """A line for each source; columns that a run has nothing to say in are left out."""
+    measured = any(source.measured_rows for source in report.sources)
+    names = ["<source", ">shards", ">to scan" if report.dry_run else ">scanned", ">data", ">rows"]
+    names += [">to measure" if report.dry_run else ">measured"] if measured else []
+    names += [">index"] if report.dry_run else [">selected", ">index"]
+    table = grid(*names)
     for source in report.sources:
-        table.add_row(
-            source.name,
-            f"{source.num_shards:,}",
-            f"{source.scanned_shards:,} ({decimal(source.scanned_bytes)})",
-            decimal(source.total_bytes),
-            f"{source.num_rows:,}",
-            "-" if report.dry_run else f"{source.selected_rows:,}",
-            decimal(source.index_bytes),
-        )
+        cells = [source.name, f"{source.num_shards:,}", f"{source.scanned_shards:,} ({decimal(source.scanned_bytes)})"]
+        cells += [decimal(source.total_bytes), f"{source.num_rows:,}"]
+        cells += [f"{source.measured_rows:,}"] if measured else []
+        cells += [] if report.dry_run else [f"{source.selected_rows:,}"]
+        table.add_row(*cells, decimal(source.index_bytes))
     return table
 
 

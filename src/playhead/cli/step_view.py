@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from playhead.cli.screen import console, grid, print_json
 from playhead.deal import lanes_of_rank
-from playhead.feed.ledger import seek
+from playhead.feed.ledger import seek, steps_to_walk
+from playhead.formats.contract import Rows
 from playhead.index.table import Table
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
@@ -16,8 +20,11 @@ from playhead.plan.step import MicroBatch, Step
 from playhead.recipe.tree import Leaf, branches, evaluation_branch
 from playhead.recipe.units import for_people, whole_unit
 from playhead.recipe.values import Recipe
+from playhead.store import read_spans
 
 Sources = dict[str, tuple[Leaf, Table]]
+LONG_WALK = 20_000
+SHORT_WALK = 1_000
 
 
 def print_step(
@@ -30,7 +37,7 @@ def print_step(
     as_json: bool,
 ) -> None:
     number, rank, world = asked
-    found = plan.step_at(_sought(recipe, plan, number))
+    found = plan.step_at(_sought(recipe, plan, split, number))
     assert found is not None, "seek refuses a step past the end"
     step, _ = found
     lanes = range(plan.lanes) if rank is None else lanes_of_rank(rank, world, plan.lanes)
@@ -44,12 +51,19 @@ def print_step(
         _print_lanes(step, batches, plan, sources)
 
 
-def _sought(recipe: Recipe, plan: Plan, number: int) -> Cursor:
+def _sought(recipe: Recipe, plan: Plan, split: str | None, number: int) -> Cursor:
+    """The cursor of a step. A walk is shown on a terminal; before a long one, what would save it is said."""
+    to_walk = steps_to_walk(recipe, plan, number)
+    if to_walk > LONG_WALK and split is None:
+        typer.echo(
+            f"walking {to_walk:,} steps; after `playhead prepare RECIPE --steps {number}` they are a look-up",
+            err=True,
+        )
+    columns = (TextColumn("walking"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
     screen = console(stderr=True)
-    if not screen.is_terminal:
-        return seek(recipe, plan, number)
-    with screen.status(f"walking to step {number:,} (after `playhead prepare --steps {number}` this is a look-up)"):
-        return seek(recipe, plan, number)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
+        task = bars.add_task("steps", total=to_walk, visible=to_walk > SHORT_WALK)
+        return seek(recipe, plan, number, lambda walked: bars.update(task, completed=walked))
 
 
 def _plain(batch: MicroBatch, plan: Plan, sources: Sources) -> dict[str, Any]:
@@ -57,7 +71,9 @@ def _plain(batch: MicroBatch, plan: Plan, sources: Sources) -> dict[str, Any]:
     picks = []
     for name, epoch, row, length in _named(batch, plan):
         _, table = sources[name]
-        picks.append({"source": name, "epoch": epoch, "row": row, "length": length, "place": table.place(row)})
+        rows = table.locate(np.array([row], dtype=np.int64), read_spans)
+        where = {"place": rows.place(0), "files": _files(rows)}
+        picks.append({"source": name, "epoch": epoch, "row": row, "length": length, **where})
     stream = plan.streams[batch.stream]
     return {
         "lane": batch.lane,
@@ -67,6 +83,15 @@ def _plain(batch: MicroBatch, plan: Plan, sources: Sources) -> dict[str, Any]:
         "unit": whole_unit(sources[stream.source_names[0]][0].unit),
         "picks": picks,
     }
+
+
+def _files(rows: Rows) -> list[dict[str, Any]]:
+    """Where the first of some rows is, for programs: its bytes in each file, or its number where there are none."""
+    shard = rows.shards[0]
+    spans = {shard.path(track): spans[0] for track, spans in rows.spans.items()}
+    if not spans:
+        return [{"file": shard.name, "row": int(rows.numbers[0])}]
+    return [{"file": file, "offset": first, "num_bytes": end - first} for file, (first, end) in spans.items()]
 
 
 def _print_lanes(step: Step, batches: list[MicroBatch], plan: Plan, sources: Sources) -> None:

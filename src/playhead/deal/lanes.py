@@ -22,7 +22,8 @@ def worlds_that_fit(lanes: int, lanes_done: int = 0) -> list[int]:
     return [world for world in range(1, common + 1) if common % world == 0]
 
 
-def check_world(rank: int, world_size: int, lanes: int) -> None:
+def check_world(rank: int, world_size: int, lanes: int, split: str | None = None) -> None:
+    """Refuse a rank that does not exist, and ranks that lanes (those of an evaluation set: `split`) do not fit."""
     if world_size < 1 or not 0 <= rank < world_size:
         raise WorldSizeError(
             f"rank {rank} of {world_size} ranks does not exist",
@@ -30,9 +31,12 @@ def check_world(rank: int, world_size: int, lanes: int) -> None:
         )
     if lanes % world_size:
         multiple = -(-lanes // world_size) * world_size
+        new = f"start a new run with `lanes: {multiple}` in the recipe"
+        if split is not None:
+            new = f"write `lanes: {multiple}` under `evaluation.{split}` in the recipe"
         raise WorldSizeError(
             f"{world_size} ranks cannot share {lanes} lanes evenly",
             found=f"world_size {world_size}, lanes {lanes}",
             expected=f"a world size that divides {lanes}: {', '.join(map(str, worlds_that_fit(lanes)))}",
-            fix=f"run on one of those, or start a new run with `lanes: {multiple}` in the recipe",
+            fix=f"run on one of those, or {new}",
         )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from playhead.errors import EndOfStreamError, PlayheadError
 from playhead.index.ledger import Ledger
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
 from playhead.recipe.values import Recipe
 
 _RECORDS_AT_A_TIME = 64
+_STRIDE = 500
 
 
 def ledger_of(recipe: Recipe, plan: Plan) -> Ledger:
@@ -26,9 +30,22 @@ def nearest(ledger: Ledger, plan: Plan, step: int) -> Cursor:
     return plan.start() if record is None else Cursor.from_record(record.tolist())
 
 
-def seek(recipe: Recipe, plan: Plan, step: int) -> Cursor:
-    """The cursor of a step, from the nearest recorded one on."""
-    return plan.seek(step, nearest(ledger_of(recipe, plan), plan, step))
+def steps_to_walk(recipe: Recipe, plan: Plan, step: int) -> int:
+    """How many steps `seek` has to walk."""
+    known = nearest(ledger_of(recipe, plan), plan, step)
+    return 0 if plan.jump(step, known) is not None else step - known.step
+
+
+def seek(recipe: Recipe, plan: Plan, step: int, progress: Callable[[int], None] | None = None) -> Cursor:
+    """The cursor of a step, from the nearest recorded one on; `progress` is told how many steps were walked."""
+    known = cursor = nearest(ledger_of(recipe, plan), plan, step)
+    if progress is not None and plan.jump(step, known) is None:
+        # A stride past the end breaks off here; the last seek then refuses the step that was asked for.
+        with suppress(EndOfStreamError):
+            while cursor.step + _STRIDE < step:
+                cursor = plan.seek(cursor.step + _STRIDE, cursor)
+                progress(cursor.step - known.step)
+    return plan.seek(step, cursor)
 
 
 def write_ahead(recipe: Recipe, plan: Plan, num_steps: int, progress: Callable[[int], None] | None = None) -> Cursor:
@@ -57,3 +74,34 @@ def write_ahead(recipe: Recipe, plan: Plan, num_steps: int, progress: Callable[[
     if fresh:
         ledger.append(np.array(fresh, np.uint64))
     return cursor
+
+
+class Recorder:
+    """Adds to the ledger as a run goes on.
+
+    Only where the ledger is whole so far: a run that began from a state it does not know leaves it alone. A ledger
+    that cannot be written costs a warning, not the run.
+    """
+
+    def __init__(self, recipe: Recipe, plan: Plan) -> None:
+        self._ledger = ledger_of(recipe, plan)
+        self._plan = plan
+        self._works = True
+
+    def moved(self, before: Cursor, after: Cursor) -> None:
+        """Record `after` where it is the start of a window that follows the last one recorded."""
+        if not self._works or _windows(before) == _windows(after) or self._plan.round_of(after):
+            return
+        try:
+            records = self._ledger.records()
+            last = Cursor.from_record(records[-1].tolist()) if len(records) else self._plan.start()
+            if _windows(last) == _windows(before):
+                found = [after.to_record()] if len(records) else [last.to_record(), after.to_record()]
+                self._ledger.append(np.array(found, np.uint64))
+        except PlayheadError as error:
+            self._works = False
+            warnings.warn(f"the ledger cannot be written, and the run goes on without: {error}", stacklevel=2)
+
+
+def _windows(cursor: Cursor) -> list[int]:
+    return [place.window for place in cursor.places]

@@ -121,7 +121,7 @@ class Loader:
                     self._under_way.append(following)
                 session.quarantine.record(produced.incidents)
                 session.delivered(task)
-                yield batch_of(task, produced.payload, session.source_names(task.work.stream))
+                yield batch_of(task, produced.payload, session.source_names(task.work.stream), produced.incidents)
                 if self._iteration != iteration:
                     raise overtaken()
                 if session.restored != restored:

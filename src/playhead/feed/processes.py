@@ -71,7 +71,12 @@ class _Worker:
         self._process = context.Process(  # type: ignore[attr-defined]
             target=_serve, args=(theirs, parcel), name=f"playhead-worker-{number}", daemon=True
         )
-        self._process.start()
+        # A child inherits the mask: Ctrl-C while it still imports must not make it print a traceback.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self._under_way: deque[Work] = deque()
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from playhead.errors import PlayheadError, RecipeError, SampleError
 from playhead.feed.collate import Collation, Payload, Sample, packed, padded
 from playhead.feed.describe import Streams, describe
@@ -70,6 +72,8 @@ class Producer:
 
     def __init__(self, blueprint: Blueprint) -> None:
         recipe = blueprint.recipe
+        if blueprint.collate is not None:  # a function given stands in for the recipe's
+            recipe = msgspec.structs.replace(recipe, collate=name_of(blueprint.collate))
         streams = leaves_by_stream(recipe, blueprint.split)
         tables = open_tables({leaf.path: leaf for leaves in streams for leaf in leaves}.values(), recipe)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]

@@ -14,6 +14,7 @@ from playhead.errors import EndOfStreamError, PlayheadError
 from playhead.feed.batch import Batch
 from playhead.feed.derived import by_source
 from playhead.feed.describe import Streams, describe
+from playhead.feed.ledger import Recorder
 from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
@@ -42,7 +43,7 @@ class Session:
         self._split = split
         tables = map_tables(recipe, split)
         self.plan: Plan = plan_tables(recipe, tables, split, self.world_size)
-        check_world(self.rank, self.world_size, self.plan.lanes)
+        check_world(self.rank, self.world_size, self.plan.lanes, split)
         streams = leaves_by_stream(recipe, split)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
         rows = {leaf.source.name: table.num_rows for found in self._streams for leaf, table in found}
@@ -53,6 +54,7 @@ class Session:
         units = tuple(leaves[0].unit for leaves in streams)
         self._maker = TaskMaker(self.plan, recipe, units, self.rank, self.world_size)
         self.position = self._start()
+        self._recorder = Recorder(recipe, self.plan) if self.rank == 0 and split is None else None
         self.restored = 0  # how often a state was loaded: an iterator that sees it change starts anew
         self._resumes = False  # whether a state was loaded and nothing asked for since
 
@@ -77,6 +79,8 @@ class Session:
         return map(self._with_known, found) if self._replaces else found
 
     def delivered(self, task: Task) -> None:
+        if self._recorder is not None:
+            self._recorder.moved(self.position.cursor, task.after.cursor)
         self.position = task.after
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class DataLoader:
             task = self._under_way.popleft()
             session.quarantine.record(incidents)
             session.delivered(task)
-            yield batch_of(task, payload, session.source_names(task.work.stream))
+            yield batch_of(task, payload, session.source_names(task.work.stream), incidents)
             if self._iteration != iteration:
                 raise overtaken()
             if session.restored != restored:

@@ -28,6 +28,8 @@ class Shard:
         return self.files[0][1]
 
     def path(self, role: str) -> str:
+        if self.files[0][0] == role:
+            return self.files[0][1]
         for found, path in self.files:
             if found == role:
                 return path

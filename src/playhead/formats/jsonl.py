@@ -26,7 +26,7 @@ TRACK = "jsonl"
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
-@register("jsonl", extensions=(".jsonl", ".json"))
+@register("jsonl", extensions=(".jsonl", ".json"), raw_members=False)
 class Jsonl:
     """Files of JSON objects, one a line."""
 
@@ -53,13 +53,11 @@ class Jsonl:
                 yield collected.chunk(offsets.size, {TRACK: offsets}, {TRACK: end})
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
-        decode = _DECODER.decode
-        for i, raw in enumerate(rows.payloads(TRACK)):
-            try:
-                value = decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                value = _object(raw.rstrip(), rows.place(i))
-            yield value
+        decode, payloads = _DECODER.decode, rows.payloads(TRACK)
+        try:
+            return [decode(raw) for raw in payloads]
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return [_object(raw.rstrip(), rows.place(i)) for i, raw in enumerate(payloads)]
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         yield shard.name, _line_starts(shard.name, means)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import PurePosixPath
@@ -22,22 +23,28 @@ F = TypeVar("F", bound=Callable[[], Format])
 
 @dataclass(frozen=True)
 class Registered:
-    """A format under its name, with the file extensions it is assumed for and the id its samples always have."""
+    """A format under its name, with the file extensions it is assumed for and the id its samples always have.
+
+    `raw_members` says whether samples hold bytes that are to be decoded by their names.
+    """
 
     name: str
     format: Format
     extensions: tuple[str, ...] = ()
     default_id: str | None = None
+    raw_members: bool = True
 
 
 _known: dict[str, Registered] = {}
 
 
-def register(name: str, *, extensions: tuple[str, ...] = (), default_id: str | None = None) -> Callable[[F], F]:
+def register(
+    name: str, *, extensions: tuple[str, ...] = (), default_id: str | None = None, raw_members: bool = True
+) -> Callable[[F], F]:
     """Make a class a format. Another package names the module that does so in the group `playhead.formats`."""
 
     def add(kind: F) -> F:
-        _known[name] = Registered(name, kind(), extensions, default_id)
+        _known[name] = Registered(name, kind(), extensions, default_id, raw_members)
         return kind
 
     return add
@@ -87,7 +94,9 @@ def _infer(source: Source, path: str) -> Registered:
     )
 
 
+@cache
 def _load_all() -> None:
+    """Import every format there is, once: a look at all installed packages takes milliseconds, for every source."""
     for module in _OURS:
         import_module(module)
     for entry in entry_points(group=ENTRY_POINTS):

@@ -29,9 +29,9 @@ class Index:
 
     @cached_property
     def offsets(self) -> dict[str, UIntArray]:
-        return {
-            track: map_array(self.directory / "tracks" / file_name(track) / "offsets.npy") for track in self.meta.tracks
-        }
+        """Mapped, and seen as plain arrays: indexing a numpy memmap costs several times as much."""
+        folder = self.directory / "tracks"
+        return {track: np.asarray(map_array(folder / file_name(track) / "offsets.npy")) for track in self.meta.tracks}
 
     @cached_property
     def lengths(self) -> LengthArray | None:

@@ -109,8 +109,8 @@ class Plan:
         """
         cursor = known or self.start()
         number = self.round_of(cursor)
-        jump = self._closed_form(step)
-        if jump is not None and jump.places[0].window > cursor.places[0].window + 1:
+        jump = self.jump(step, cursor)
+        if jump is not None:
             return jump
         while cursor.step < step:
             found = self.advance(cursor)
@@ -120,6 +120,11 @@ class Plan:
         if self.round_of(cursor) != number:
             raise _past_the_end(step, cursor.step)
         return cursor
+
+    def jump(self, step: int, known: Cursor) -> Cursor | None:
+        """The cursor of a step in closed form, without a receipt; None where it is near, or must be walked to."""
+        found = self._closed_form(step)
+        return found if found is not None and found.places[0].window > known.places[0].window + 1 else None
 
     def _closed_form(self, step: int) -> Cursor | None:
         if len(self.streams) > 1:

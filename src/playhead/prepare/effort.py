@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from playhead.formats.contract import Means
-from playhead.prepare.report import Progress
+from playhead.prepare.report import MeasureProgress, Progress
 
 _CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with room to spare
 _LARGEST_CHUNK = 1 << 19  # beyond the processor's cache, larger is slower
 _SMALL = 32 << 20
+_FEW_ROWS = 1 << 10  # a map may take milliseconds a row
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Effort:
     force: bool = False
     sidecars: bool = False
     processes: bool | None = None
-    progress: Callable[[Progress], None] | None = None
+    progress: Callable[[Progress | MeasureProgress], None] | None = None
+    measure: bool = False
 
     @property
     def means(self) -> Means:
@@ -33,8 +35,14 @@ class Effort:
 
     def workers_for(self, num_shards: int, num_bytes: int) -> int:
         """Processes cost a second to start: little work is done here."""
-        processes = num_bytes >= _SMALL if self.processes is None else self.processes
-        wanted = min(self.workers, num_shards) if processes else 1
+        return self._workers_where(num_bytes >= _SMALL, num_shards)
+
+    def workers_to_measure(self, num_rows: int) -> int:
+        return self._workers_where(num_rows >= _FEW_ROWS, num_rows)
+
+    def _workers_where(self, much: bool, num_jobs: int) -> int:
+        processes = much if self.processes is None else self.processes
+        wanted = min(self.workers, num_jobs) if processes else 1
         # One forced process is still a process of its own.
         return max(2, wanted) if self.processes else wanted
 

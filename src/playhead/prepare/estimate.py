@@ -6,8 +6,9 @@ from playhead.formats.contract import Shard
 from playhead.formats.spec import Spec
 from playhead.index.layout import Layout
 from playhead.prepare.effort import Effort
-from playhead.prepare.one import Outcome, survey_source
+from playhead.prepare.one import Outcome
 from playhead.prepare.report import SourceReport
+from playhead.prepare.survey import survey_source
 
 _SELECTION_BYTES = 0.2
 
@@ -17,12 +18,14 @@ def estimate_source(layout: Layout, effort: Effort) -> Outcome:
     survey, failures = survey_source(layout, effort.force)
     if failures:
         return Outcome(None, tuple(failures))
-    scanned = [] if survey.up_to_date else survey.to_scan()
+    up_to_date = survey.up_to_date(layout)
+    scanned = [] if up_to_date else survey.to_scan()
     known = sum(summary.num_rows for summary in survey.parts.values())
+    reused = 0
     if survey.old is not None:
         places = [survey.old_places[entry.files] for entry in survey.entries if entry.files in survey.old_places]
-        known += sum(survey.old.meta.shards[place].num_rows for place in places)
-    num_rows, num_tracks = known, 1
+        reused = sum(survey.old.meta.shards[place].num_rows for place in places)
+    num_rows, num_tracks = known + reused, 1
     if scanned:
         row_bytes, num_tracks = _row_bytes(layout, survey.shards[scanned[0]], effort)
         num_rows += round(survey.num_bytes(scanned) / row_bytes)
@@ -43,7 +46,8 @@ def estimate_source(layout: Layout, effort: Effort) -> Outcome:
             losses=(),
             num_unknown_ids=0,
             index_bytes=round(num_rows * bytes_per_row(layout.spec, num_tracks)),
-            changed=not survey.up_to_date,
+            changed=not up_to_date,
+            measured_rows=num_rows - reused if layout.measured else 0,
         ),
         (),
     )
@@ -57,7 +61,7 @@ def bytes_per_row(spec: Spec, num_tracks: int) -> float:
 
 def _row_bytes(layout: Layout, shard: Shard, effort: Effort) -> tuple[float, int]:
     """Bytes of all files of a shard to a row, and the number of tracks, by the first chunk that has rows."""
-    for chunk in layout.registered.format.scan(shard, layout.spec, effort.means):
+    for chunk in layout.registered.format.scan(shard, layout.spec.scanned, effort.means):
         if chunk.num_rows:
             return max(1.0, sum(chunk.ends.values()) / chunk.num_rows), len(chunk.offsets)
     return 1.0, 1

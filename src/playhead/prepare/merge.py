@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from playhead.index.build import IndexBuilder
 from playhead.index.layout import Layout, Meta, ShardEntry
 from playhead.index.opened import Index
 from playhead.prepare.parts import read_part
+from playhead.prepare.stretches import read_lengths
 from playhead.store import fresh_directory, swap_directory
 
 _ROWS_AT_ONCE = 1 << 18
@@ -20,48 +21,72 @@ _ROWS_AT_ONCE = 1 << 18
 
 @dataclass(frozen=True)
 class Piece:
-    """A shard of the index to be, and where its rows are: in a part, or in a shard of an older index."""
+    """A shard of the index to be, and where its rows are: in a part, or in a shard of an older index.
+
+    `lengths` are the files of its measured lengths, in order; None where they are with its rows.
+    """
 
     entry: ShardEntry
     part: Path | None = None
     old_shard: int | None = None
+    lengths: tuple[Path, ...] | None = None
 
 
-def merge(
-    layout: Layout,
-    pieces: Sequence[Piece],
-    shape: tuple[tuple[str, ...], tuple[str, ...]],
-    old: Index | None,
-    memory_bytes: int,
-) -> Meta:
+@dataclass(frozen=True)
+class Contents:
+    """All that an index is made of. Every piece has the same roles and tracks."""
+
+    pieces: tuple[Piece, ...]
+    roles: tuple[str, ...]
+    tracks: tuple[str, ...]
+    generator_key: int | None = None
+
+
+def merge(layout: Layout, contents: Contents, old: Index | None, memory_bytes: int) -> Meta:
     """Build the index and put it in place of the old one, whole or not at all."""
     directory = fresh_directory(layout.directory.with_name(f"{layout.directory.name}.new"))
-    builder = IndexBuilder(directory, layout, [piece.entry for piece in pieces], shape, memory_bytes)
+    entries = [piece.entry for piece in contents.pieces]
+    builder = IndexBuilder(directory, layout, entries, (contents.roles, contents.tracks), memory_bytes)
     try:
         first = 0
-        for piece in pieces:
-            builder.add_shard(_chunks(builder, piece, old, first))
+        for piece in contents.pieces:
+            chunks = _ids_added(builder, chunks_of(piece, old), first)
+            builder.add_shard(chunks if piece.lengths is None else _with_lengths(chunks, piece.lengths))
             first += piece.entry.num_rows
         if old is not None:
-            _move_ids(builder, pieces, old)
-        meta = builder.finish()
+            _move_ids(builder, contents.pieces, old)
+        meta = builder.finish(contents.generator_key)
     finally:
         builder.abandon()
     swap_directory(directory, layout.directory)
     return meta
 
 
-def _chunks(builder: IndexBuilder, piece: Piece, old: Index | None, first: int) -> Iterator[Chunk]:
-    if piece.part is None:
-        assert old is not None
-        assert piece.old_shard is not None
-        yield from _old_chunks(old, piece.old_shard)
-        return
-    for chunk in read_part(piece.part):
+def chunks_of(piece: Piece, old: Index | None) -> Iterator[Chunk]:
+    """The rows of a shard as they were scanned."""
+    if piece.part is not None:
+        return read_part(piece.part)
+    assert old is not None
+    assert piece.old_shard is not None
+    return _old_chunks(old, piece.old_shard)
+
+
+def _ids_added(builder: IndexBuilder, chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
+    for chunk in chunks:
         if chunk.ids is not None:
             builder.add_ids(chunk.ids, np.arange(first, first + chunk.num_rows))
         first += chunk.num_rows
         yield chunk
+
+
+def _with_lengths(chunks: Iterator[Chunk], paths: Sequence[Path]) -> Iterator[Chunk]:
+    measured = map(read_lengths, paths)
+    ready = np.empty(0, dtype=np.uint32)
+    for chunk in chunks:
+        while ready.size < chunk.num_rows:
+            ready = np.concatenate([ready, next(measured)])
+        yield replace(chunk, lengths=ready[: chunk.num_rows])
+        ready = ready[chunk.num_rows :]
 
 
 def _old_chunks(old: Index, shard: int) -> Iterator[Chunk]:

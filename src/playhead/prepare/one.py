@@ -1,53 +1,25 @@
-"""One source: find its shards, scan what is new, merge, select."""
+"""One source: find its shards, scan what is new, measure what is to be measured, merge, select."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from playhead.errors import DataError, NotPreparedError, PlayheadError
-from playhead.formats.contract import Shard
-from playhead.index.layout import Layout, ShardEntry, entry_of
+from playhead.errors import DataError, Failure, PlayheadError, PrepareError
+from playhead.index.layout import Layout
 from playhead.index.opened import Index, open_index
 from playhead.index.selection import SelectionMeta, nothing_left, open_selection, write_selection
 from playhead.prepare.effort import Effort
 from playhead.prepare.lock import only_one
-from playhead.prepare.merge import Piece, merge
-from playhead.prepare.parts import Summary, part_path, read_summary
-from playhead.prepare.report import Failure, Progress, SourceReport
-from playhead.prepare.work import Job, run_jobs, write_sidecars
+from playhead.prepare.measure import measure
+from playhead.prepare.merge import Contents, Piece, merge
+from playhead.prepare.parts import Summary, part_path
+from playhead.prepare.report import Progress, SourceReport
+from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
+from playhead.prepare.work import ScanJob, run_jobs, write_sidecars
+from playhead.recipe.values import Recipe
 from playhead.store import writing_to
-
-R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Survey:
-    """The shards of a source as they are, and what need not be scanned again."""
-
-    shards: tuple[Shard, ...]
-    entries: tuple[ShardEntry, ...]
-    old: Index | None
-    old_places: dict[tuple[object, ...], int]
-    parts: dict[int, Summary] = field(default_factory=dict)
-
-    @property
-    def up_to_date(self) -> bool:
-        return self.old is not None and [entry.files for entry in self.entries] == [
-            entry.files for entry in self.old.meta.shards
-        ]
-
-    def to_scan(self) -> list[int]:
-        """The shards that neither the old index nor a finished part has."""
-        known = self.old_places
-        return [i for i, entry in enumerate(self.entries) if entry.files not in known and i not in self.parts]
-
-    def num_bytes(self, chosen: Sequence[int] | None = None) -> int:
-        numbers = range(len(self.entries)) if chosen is None else chosen
-        return sum(file.size for i in numbers for file in self.entries[i].files)
 
 
 @dataclass(frozen=True)
@@ -56,54 +28,54 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-def prepare_source(layout: Layout, effort: Effort) -> Outcome:
+@dataclass
+class _Done:
+    """What this run did for a source."""
+
+    scanned: list[int]
+    changed: bool
+    measured_rows: int = 0
+    num_sidecars: int = 0
+
+
+def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
     """Bring one source up to date, holding its lock. Failures of shards are gathered, not raised."""
-    source = layout.leaf.source.name
     with only_one(layout.directory):
         _finish_swap(layout.directory)
         survey, failures = survey_source(layout, effort.force)
-        scanned = survey.to_scan()
-        changed = not survey.up_to_date
-        if changed:
-            failures += _scan(layout, survey, scanned, effort)
+        done = _Done(survey.to_scan(), not survey.up_to_date(layout))
+        if done.changed:
+            if layout.measured and not effort.measure:
+                raise _unmeasured(layout)
+            failures += _scan(layout, survey, done.scanned, effort)
         if effort.sidecars:
-            failures += _sidecars(layout, survey, effort)
+            done.num_sidecars = _sidecars(layout, survey, effort, failures)
+        if done.changed and not failures:
+            failures += _build(layout, recipe, survey, effort, done)
         if failures:
             return Outcome(None, tuple(failures))
-        if changed:
-            _merge(layout, survey, effort)
         index = open_index(layout.directory)
         assert index is not None
-        opened = None if effort.force else open_selection(layout)
-        meta = write_selection(layout, index) if opened is None else opened.meta
-        _sweep_up(layout)
-        if meta.num_rows == 0:
-            return Outcome(None, (Failure(source, layout.leaf.path, str(nothing_left(layout, index, meta.losses))),))
-        changed = changed or opened is None
-        return Outcome(_report(layout, survey, scanned, (index, meta), changed), ())
+        return _select(layout, survey, index, effort, done)
 
 
-def survey_source(layout: Layout, force: bool) -> tuple[Survey, list[Failure]]:
-    """Look at what is there, writing nothing. Every shard that cannot be looked at is a failure."""
-    shards = layout.registered.format.discover(layout.leaf.source)
-    failures: list[Failure] = []
-    looked = [(shard, _attempt(layout, shard, lambda shard: entry_of(shard, 0), failures)) for shard in shards]
-    found = [shard for shard, entry in looked if entry is not None]
-    entries = [entry for _, entry in looked if entry is not None]
-    old = None if force else _old_index(layout)
-    places: dict[tuple[object, ...], int] = {}
-    if old is not None:
-        places = {entry.files: i for i, entry in enumerate(old.meta.shards)}
-    survey = Survey(tuple(found), tuple(entries), old, places)
-    for i in [] if force else survey.to_scan():
-        summary = read_summary(part_path(parts_directory(layout), entries[i]))
-        if summary is not None and summary.files == entries[i].files:
-            survey.parts[i] = summary
-    return survey, failures
+def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: _Done) -> Outcome:
+    opened = None if effort.force else open_selection(layout)
+    meta = write_selection(layout, index) if opened is None else opened.meta
+    _sweep_up(layout)
+    if meta.num_rows == 0:
+        problem = str(nothing_left(layout, index, meta.losses))
+        return Outcome(None, (Failure(layout.leaf.source.name, layout.leaf.path, problem),))
+    done.changed = done.changed or opened is None
+    return Outcome(_report(layout, survey, index, meta, done), ())
 
 
-def parts_directory(layout: Layout) -> Path:
-    return layout.directory.with_name(f"{layout.directory.name}.parts")
+def _unmeasured(layout: Layout) -> PrepareError:
+    return PrepareError(
+        f'{layout.leaf.path} "{layout.leaf.source.name}": its lengths are to be measured, and are not',
+        found=f"no lengths of these files, map, `decode`, `sequence` and seed under {layout.directory.parent}",
+        fix="run `playhead prepare --measure <recipe>`, which runs the map over all rows",
+    )
 
 
 def _finish_swap(directory: Path) -> None:
@@ -123,34 +95,6 @@ def _sweep_up(layout: Layout) -> None:
             shutil.rmtree(place.with_name(f"{place.name}{ending}"), ignore_errors=True)
 
 
-def _old_index(layout: Layout) -> Index | None:
-    """The index in place, or the one made from other paths under this name that has the most rows; whole."""
-    name = layout.directory.name.rpartition("-")[0]
-    others = sorted(layout.directory.parent.glob(f"{_literal(name)}-*/meta.json"))
-    candidates = [layout.directory, *(path.parent for path in others if path.parent != layout.directory)]
-    usable = []
-    for directory in candidates:
-        index = open_index(directory) if directory.suffix not in (".new", ".old") else None
-        if index is not None and index.meta.fingerprint == layout.fingerprint and _whole(index):
-            if directory == layout.directory:
-                return index
-            usable.append(index)
-    return max(usable, key=lambda index: index.meta.num_rows, default=None)
-
-
-def _whole(index: Index) -> bool:
-    """Whether every array is there in full."""
-    try:
-        index.check_arrays()
-    except NotPreparedError:
-        return False
-    return True
-
-
-def _literal(text: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
-
-
 def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> list[Failure]:
     source = layout.leaf.source.name
     directory = parts_directory(layout)
@@ -163,7 +107,7 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> 
     total_bytes = survey.num_bytes(chosen)
     done_bytes = done_shards = 0
 
-    def done(job: Job, outcome: Summary | PlayheadError) -> None:
+    def done(job: ScanJob, outcome: Summary | PlayheadError) -> None:
         nonlocal done_bytes, done_shards
         number = numbers[job.shard.name]
         done_bytes += survey.num_bytes([number])
@@ -176,28 +120,36 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> 
             progress = (job.shard.name, outcome.num_rows, done_shards, len(chosen), done_bytes, total_bytes)
             effort.progress(Progress(source, *progress))
 
-    jobs = [Job(layout.registered.format, survey.shards[i], layout.spec, effort.means, directory) for i in chosen]
+    spec = layout.spec.scanned
+    jobs = [ScanJob(layout.registered.format, survey.shards[i], spec, effort.means, directory) for i in chosen]
     run_jobs(jobs, effort.workers_for(len(jobs), total_bytes), done)
     return failures
 
 
-def _sidecars(layout: Layout, survey: Survey, effort: Effort) -> list[Failure]:
-    failures: list[Failure] = []
-    for shard in survey.shards:
-        _attempt(layout, shard, lambda shard: write_sidecars(layout.registered.format, shard, effort.means), failures)
-    return failures
+def _sidecars(layout: Layout, survey: Survey, effort: Effort, failures: list[Failure]) -> int:
+    """Write the sidecars that are missing; returns how many."""
+    format_ = layout.registered.format
+    written = [
+        attempt(layout, shard, lambda shard: write_sidecars(format_, shard, effort.means), failures)
+        for shard in survey.shards
+    ]
+    return sum(count or 0 for count in written)
 
 
-def _attempt(layout: Layout, shard: Shard, action: Callable[[Shard], R], failures: list[Failure]) -> R | None:
-    """Do something to a shard; what a user can mend becomes a failure, and the rest goes on."""
-    try:
-        return action(shard)
-    except PlayheadError as error:
-        failures.append(Failure(layout.leaf.source.name, shard.name, str(error)))
-        return None
+def _build(layout: Layout, recipe: Recipe, survey: Survey, effort: Effort, done: _Done) -> list[Failure]:
+    """The index from what was scanned and, where lengths are measured, from measuring; in place of the old one."""
+    contents = _contents(layout, survey)
+    if layout.measured:
+        measured = measure(layout, recipe, contents, survey.old, effort)
+        done.measured_rows = measured.num_rows
+        if measured.failures:
+            return measured.failures
+        contents = measured.contents
+    merge(layout, contents, survey.old, effort.memory_bytes)
+    return []
 
 
-def _merge(layout: Layout, survey: Survey, effort: Effort) -> None:
+def _contents(layout: Layout, survey: Survey) -> Contents:
     directory = parts_directory(layout)
     pieces = []
     shapes = set()
@@ -218,21 +170,18 @@ def _merge(layout: Layout, survey: Survey, effort: Effort) -> None:
             found="; ".join(f"files {', '.join(roles)}, tracks {', '.join(tracks)}" for roles, tracks in shapes),
             expected="the same kinds of files in every shard",
         )
-    merge(layout, pieces, shapes.pop(), survey.old, effort.memory_bytes)
+    return Contents(tuple(pieces), *shapes.pop())
 
 
-def _report(
-    layout: Layout, survey: Survey, scanned: list[int], result: tuple[Index, SelectionMeta], changed: bool
-) -> SourceReport:
-    index, selection = result
+def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMeta, done: _Done) -> SourceReport:
     return SourceReport(
         name=layout.leaf.source.name,
         path=layout.leaf.path,
         directory=str(layout.directory),
         num_shards=len(survey.shards),
-        scanned_shards=len(scanned),
-        scanned_bytes=survey.num_bytes(scanned),
-        reused_shards=len(survey.shards) - len(scanned),
+        scanned_shards=len(done.scanned),
+        scanned_bytes=survey.num_bytes(done.scanned),
+        reused_shards=len(survey.shards) - len(done.scanned),
         total_bytes=survey.num_bytes(),
         num_rows=index.meta.num_rows,
         length_sum=index.meta.length_sum,
@@ -241,5 +190,7 @@ def _report(
         losses=selection.losses,
         num_unknown_ids=selection.num_unknown_ids,
         index_bytes=sum(path.stat().st_size for path in layout.directory.rglob("*") if path.is_file()),
-        changed=changed,
+        changed=done.changed,
+        measured_rows=done.measured_rows,
+        num_sidecars=done.num_sidecars,
     )

@@ -8,7 +8,7 @@ from playhead.index.selection import Loss
 
 
 class Progress(Struct, frozen=True):
-    """A shard is done: `done_bytes` of the source's `total_bytes` to scan are scanned so far."""
+    """A shard is scanned: `done_bytes` of the source's `total_bytes` to scan are scanned so far."""
 
     source: str
     shard: str
@@ -19,18 +19,20 @@ class Progress(Struct, frozen=True):
     total_bytes: int
 
 
-class Failure(Struct, frozen=True):
-    """What went wrong, and where: a shard, or a source as a whole."""
+class MeasureProgress(Struct, frozen=True):
+    """Some rows of a shard are measured: `done_rows` of the source's `total_rows` to measure are so far."""
 
     source: str
-    place: str
-    problem: str
+    shard: str
+    done_rows: int
+    total_rows: int
 
 
 class SourceReport(Struct, frozen=True):
     """One source: what it holds and what was done for it.
 
-    In a dry run the numbers of rows are estimates, and `scanned_*` is what would be scanned.
+    In a dry run the numbers of rows are estimates, and `scanned_*` and `measured_rows` are what would be done.
+    `changed` is about the index and the selection; sidecars are counted apart.
     """
 
     name: str
@@ -49,14 +51,16 @@ class SourceReport(Struct, frozen=True):
     num_unknown_ids: int
     index_bytes: int
     changed: bool
+    measured_rows: int = 0
+    num_sidecars: int = 0
 
 
 class PrepareReport(Struct, frozen=True):
-    """The whole recipe. `changed` is false when there was nothing to do."""
+    """The whole recipe. `changed` is false when nothing was written."""
 
     sources: tuple[SourceReport, ...]
     dry_run: bool = False
 
     @property
     def changed(self) -> bool:
-        return any(source.changed for source in self.sources)
+        return any(source.changed or source.num_sidecars for source in self.sources)

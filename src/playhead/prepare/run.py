@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from textwrap import indent
 
-from playhead.errors import PlayheadError, PrepareError, RecipeError
+from playhead.errors import Failure, PlayheadError, PrepareError, RecipeError
 from playhead.index.layout import layout_of
 from playhead.prepare.effort import Effort, default_workers
 from playhead.prepare.estimate import estimate_source
 from playhead.prepare.one import Outcome, prepare_source
-from playhead.prepare.report import Failure, PrepareReport, Progress
+from playhead.prepare.report import MeasureProgress, PrepareReport, Progress
 from playhead.recipe.tree import Leaf, leaves
 from playhead.recipe.values import Recipe
 
-_SHOWN_FAILURES = 20
 _LEAST_MEMORY_MB = 8
 
 
@@ -26,13 +24,15 @@ def prepare(
     dry_run: bool = False,
     memory_mb: int = 256,
     sidecars: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress | MeasureProgress], None] | None = None,
     processes: bool | None = None,
+    measure: bool = False,
 ) -> PrepareReport:
     """Index and select every source; what is up to date is left alone.
 
-    A failure does not stop other shards and sources: all are listed in the PrepareError at the end, and what was
-    finished is kept. `processes` forces or forbids worker processes; by default small jobs do without.
+    `measure` also runs the map over all rows of sources whose lengths are to be measured. A failure does not stop
+    other shards and sources: all are listed in the PrepareError at the end, and what was finished is kept. `processes`
+    forces or forbids worker processes; by default small jobs do without.
     """
     if memory_mb < _LEAST_MEMORY_MB:
         raise RecipeError(f"memory per worker: {memory_mb} MB", expected=f"at least {_LEAST_MEMORY_MB} MB")
@@ -44,9 +44,11 @@ def prepare(
         sidecars=sidecars,
         processes=processes,
         progress=progress,
+        measure=measure,
     )
     outcomes = [_attempt(leaf, recipe, effort, dry_run) for leaf in leaves(recipe)]
-    failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
+    # A source that is trained on and evaluated on fails in both places, but once.
+    failures = tuple(dict.fromkeys(failure for outcome in outcomes for failure in outcome.failures))
     if failures:
         raise _failed(failures)
     reports = tuple(outcome.report for outcome in outcomes if outcome.report is not None)
@@ -56,18 +58,15 @@ def prepare(
 def _attempt(leaf: Leaf, recipe: Recipe, effort: Effort, dry_run: bool) -> Outcome:
     layout = layout_of(leaf, recipe)
     try:
-        return estimate_source(layout, effort) if dry_run else prepare_source(layout, effort)
+        return estimate_source(layout, effort) if dry_run else prepare_source(layout, recipe, effort)
     except PlayheadError as error:
         return Outcome(None, (Failure(leaf.source.name, leaf.path, str(error)),))
 
 
 def _failed(failures: tuple[Failure, ...]) -> PrepareError:
-    shown = [f"{failure.source}: {failure.problem}" for failure in failures[:_SHOWN_FAILURES]]
-    if len(failures) > _SHOWN_FAILURES:
-        shown.append(f"and {len(failures) - _SHOWN_FAILURES:,} more")
     things = "1 thing" if len(failures) == 1 else f"{len(failures):,} things"
-    letters = "".join(f"\n{indent(letter, '  ')}\n" for letter in shown)
     return PrepareError(
-        f"preparing could not finish: {things} failed\n{letters}",
+        f"preparing could not finish: {things} failed",
         fix="mend these and run it again; what was finished is kept",
+        failures=failures,
     )

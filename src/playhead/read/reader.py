@@ -48,12 +48,18 @@ class _Source:
     leaf: Leaf
     table: Table
     format: Format
+    decodes: bool
     mapper: Mapper | None
     key: int
 
     @property
     def name(self) -> str:
         return self.leaf.source.name
+
+    @property
+    def as_read(self) -> bool:
+        """Whether samples are delivered as the format reads them."""
+        return self.mapper is None and not self.decodes
 
 
 class Reader:
@@ -77,13 +83,17 @@ class Reader:
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
         known = request.known or {}
-        for number, source in enumerate(self._streams[request.stream]):
-            (positions,) = np.nonzero(request.picks.source == number)
-            if not len(positions):
-                continue
+        epochs, rows = request.picks.epoch.tolist(), request.picks.row.tolist()
+        lengths = [None] * len(rows) if request.lengths is None else request.lengths.tolist()
+        for number, positions in _by_source(request.picks.source).items():
+            source = self._streams[request.stream][number]
             raws = self._together(source, request.picks.row[positions])
-            for position, raw in zip(positions.tolist(), raws, strict=True):
-                epoch, row, planned = _wanted(request, position)
+            plain = source.as_read and request.lengths is None and not known
+            for position, raw in zip(positions, raws, strict=True):
+                if plain and raw is not None:
+                    samples[position] = raw
+                    continue
+                epoch, row, planned = epochs[position], rows[position], lengths[position]
                 if position in known:
                     samples[position] = self._again(source, epoch, known[position], planned)
                     continue
@@ -159,7 +169,7 @@ class Reader:
         try:
             if raw is None:
                 raw = self._one(source, row)
-            sample = decoded(raw) if self._recipe.decode else raw
+            sample = decoded(raw) if source.decodes else raw
             if source.mapper is not None:
                 sample = source.mapper(sample, SampleGenerator(source.key, epoch, row))
             if planned is not None:
@@ -167,6 +177,14 @@ class Reader:
         except (SampleError, DataError) as error:
             raise placed(error, source.name, f"row {row:,}", source.table.place(row)) from error.__cause__
         return sample
+
+
+def _by_source(sources: IntArray) -> dict[int, list[int]]:
+    """The positions of each source that is there."""
+    found: dict[int, list[int]] = {}
+    for position, source in enumerate(sources.tolist()):
+        found.setdefault(source, []).append(position)
+    return found
 
 
 def _wanted(request: Request, position: int) -> tuple[int, int, int | None]:
@@ -180,7 +198,8 @@ def _ready(recipe: Recipe, leaf: Leaf, table: Table, given: Callable[..., Any] |
     # A function given in place of the recipe's map does not replace a source's own.
     function = given if named is None or (given is not None and leaf.source.map is None) else resolve_function(*named)
     mapper = None if function is None else mapper_of(function)
-    return _Source(leaf, table, format_of(leaf.source, leaf.path).format, mapper, sample_key(recipe, leaf))
+    found = format_of(leaf.source, leaf.path)
+    return _Source(leaf, table, found.format, recipe.decode and found.raw_members, mapper, sample_key(recipe, leaf))
 
 
 def _stamps(tables: Iterable[Table]) -> dict[str, Stamp]:

@@ -27,6 +27,12 @@ def _check_padding(recipe: Recipe, branch: Branch) -> None:
     batching = branch.batching
     if recipe.pad_to == "bucket" and not isinstance(batching, Bucket | Pack):
         raise _unpaddable("pad_to: bucket", branch, batching, "a bucket to pad to")
+    if isinstance(recipe.pad_to, int) and isinstance(batching, Pack):
+        raise RecipeError(
+            f"pad_to: {recipe.pad_to}: packs are filled up to their own length",
+            found=f"{branch.name} has batching of type pack",
+            fix="remove `pad_to`, and set `max_length` of the packs",
+        )
     if recipe.pad_batch and isinstance(batching, Budget):
         raise _unpaddable("pad_batch", branch, batching, "a fixed number of samples in a micro-batch")
     in_seconds = branch.leaves()[0].unit == "seconds"

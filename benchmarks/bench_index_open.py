@@ -1,6 +1,6 @@
 """An index of 100 million rows with a selection: bytes a row, time and memory to open, look-ups a second.
 
-python benchmarks/index_open.py [millions of rows]
+python benchmarks/bench_index_open.py [millions of rows]
 """
 
 from __future__ import annotations

@@ -1,0 +1,93 @@
+"""The measuring of one source: every stretch of rows whose lengths are not known yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from playhead.errors import Failure, PlayheadError
+from playhead.index.layout import Layout
+from playhead.index.opened import Index
+from playhead.prepare.effort import Effort
+from playhead.prepare.measuring import Gauge, MeasureJob, gauge_of
+from playhead.prepare.merge import Contents, Piece, chunks_of
+from playhead.prepare.report import MeasureProgress
+from playhead.prepare.stretches import cut, has_lengths
+from playhead.prepare.survey import parts_directory
+from playhead.prepare.work import run_jobs
+from playhead.recipe.values import Recipe
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The contents with their lengths; how many rows this run measured; and what it could not measure."""
+
+    contents: Contents
+    num_rows: int
+    failures: list[Failure]
+
+
+def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, effort: Effort) -> Measured:
+    """Measure the rows that neither the old index nor a run before has measured. Failures are gathered, not raised."""
+    gauge = gauge_of(layout, recipe, effort.means.chunk_bytes)
+    run = _Run(layout, gauge, contents, old, effort)
+    run_jobs(run.jobs(), effort.workers_to_measure(run.total_rows), run.done)
+    pieces = tuple(
+        replace(piece, lengths=tuple(run.paths[i])) if i in run.paths else piece
+        for i, piece in enumerate(contents.pieces)
+    )
+    found = replace(contents, pieces=pieces, generator_key=gauge.generator_key)
+    return Measured(found, run.measured_rows, run.failures)
+
+
+class _Run:
+    """A run under way: `paths` are the files of lengths of each shard, by its number, in order."""
+
+    def __init__(self, layout: Layout, gauge: Gauge, contents: Contents, old: Index | None, effort: Effort) -> None:
+        self._layout, self._gauge, self._contents, self._old = layout, gauge, contents, old
+        self._effort = effort
+        self._chosen = dict(_to_measure(contents.pieces, old, gauge.generator_key))
+        self.total_rows = sum(contents.pieces[i].entry.num_rows for i in self._chosen)
+        self.paths: dict[int, list[Path]] = {i: [] for i in self._chosen}
+        self.measured_rows = self._done_rows = 0
+        self.failures: list[Failure] = []
+
+    def jobs(self) -> Iterator[MeasureJob]:
+        directory = parts_directory(self._layout)
+        for i, raw_row in self._chosen.items():
+            piece = self._contents.pieces[i]
+            shard = piece.entry.shard(self._contents.roles)
+            for stretch in cut(chunks_of(piece, self._old), shard, piece.entry.files, raw_row):
+                path = stretch.path(directory, self._gauge.generator_key)
+                self.paths[i].append(path)
+                if has_lengths(path, stretch):
+                    self._done_rows += stretch.num_rows
+                else:
+                    yield MeasureJob(self._gauge, stretch, path)
+
+    def done(self, job: MeasureJob, outcome: PlayheadError | None) -> None:
+        source, shard = self._layout.leaf.source.name, job.stretch.shard.name
+        self._done_rows += job.stretch.num_rows
+        if outcome is not None:
+            self.failures.append(Failure(source, shard, str(outcome)))
+            return
+        self.measured_rows += job.stretch.num_rows
+        if self._effort.progress is not None:
+            self._effort.progress(MeasureProgress(source, shard, self._done_rows, self.total_rows))
+
+
+def _to_measure(pieces: tuple[Piece, ...], old: Index | None, generator_key: int | None) -> Iterator[tuple[int, int]]:
+    """The shards whose lengths the old index does not have, each with its first raw row.
+
+    Lengths made with random numbers depend on the seed and on the row; they are not those of a shard that moved.
+    """
+    first = 0
+    for i, piece in enumerate(pieces):
+        known = old is not None and piece.old_shard is not None and old.meta.generator_key == generator_key
+        if known and generator_key is not None:
+            assert old is not None
+            known = int(old.shard_starts[piece.old_shard]) == first
+        if not known:
+            yield i, first
+        first += piece.entry.num_rows

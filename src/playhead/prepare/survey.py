@@ -1,0 +1,101 @@
+"""A look at the shards of one source: as they are on disk, and what need not be done for them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from playhead.errors import Failure, NotPreparedError, PlayheadError
+from playhead.formats.contract import Shard
+from playhead.index.layout import Layout, ShardEntry, entry_of
+from playhead.index.opened import Index, open_index
+from playhead.prepare.parts import Summary, part_path, read_summary
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The shards of a source as they are, and what need not be scanned again."""
+
+    shards: tuple[Shard, ...]
+    entries: tuple[ShardEntry, ...]
+    old: Index | None
+    old_places: dict[tuple[object, ...], int]
+    parts: dict[int, Summary] = field(default_factory=dict)
+
+    def up_to_date(self, layout: Layout) -> bool:
+        if self.old is None or not layout.draws_alike(self.old.meta):
+            return False
+        return [entry.files for entry in self.entries] == [entry.files for entry in self.old.meta.shards]
+
+    def to_scan(self) -> list[int]:
+        """The shards that neither the old index nor a finished part has."""
+        known = self.old_places
+        return [i for i, entry in enumerate(self.entries) if entry.files not in known and i not in self.parts]
+
+    def num_bytes(self, chosen: Sequence[int] | None = None) -> int:
+        numbers = range(len(self.entries)) if chosen is None else chosen
+        return sum(file.size for i in numbers for file in self.entries[i].files)
+
+
+def survey_source(layout: Layout, force: bool) -> tuple[Survey, list[Failure]]:
+    """Look at what is there, writing nothing. Every shard that cannot be looked at is a failure."""
+    shards = layout.registered.format.discover(layout.leaf.source)
+    failures: list[Failure] = []
+    looked = [(shard, attempt(layout, shard, lambda shard: entry_of(shard, 0), failures)) for shard in shards]
+    found = [shard for shard, entry in looked if entry is not None]
+    entries = [entry for _, entry in looked if entry is not None]
+    old = None if force else _old_index(layout)
+    places: dict[tuple[object, ...], int] = {}
+    if old is not None:
+        places = {entry.files: i for i, entry in enumerate(old.meta.shards)}
+    survey = Survey(tuple(found), tuple(entries), old, places)
+    for i in [] if force else survey.to_scan():
+        summary = read_summary(part_path(parts_directory(layout), entries[i]))
+        if summary is not None and summary.files == entries[i].files:
+            survey.parts[i] = summary
+    return survey, failures
+
+
+def parts_directory(layout: Layout) -> Path:
+    return layout.directory.with_name(f"{layout.directory.name}.parts")
+
+
+def attempt(layout: Layout, shard: Shard, action: Callable[[Shard], R], failures: list[Failure]) -> R | None:
+    """Do something to a shard; what a user can mend becomes a failure, and the rest goes on."""
+    try:
+        return action(shard)
+    except PlayheadError as error:
+        failures.append(Failure(layout.leaf.source.name, shard.name, str(error)))
+        return None
+
+
+def _old_index(layout: Layout) -> Index | None:
+    """The index in place, or the one made from other paths under this name that has the most rows; whole."""
+    name = layout.directory.name.rpartition("-")[0]
+    others = sorted(layout.directory.parent.glob(f"{_literal(name)}-*/meta.json"))
+    candidates = [layout.directory, *(path.parent for path in others if path.parent != layout.directory)]
+    usable = []
+    for directory in candidates:
+        index = open_index(directory) if directory.suffix not in (".new", ".old") else None
+        if index is not None and index.meta.fingerprint == layout.fingerprint and _whole(index):
+            if directory == layout.directory:
+                return index
+            usable.append(index)
+    return max(usable, key=lambda index: index.meta.num_rows, default=None)
+
+
+def _whole(index: Index) -> bool:
+    """Whether every array is there in full."""
+    try:
+        index.check_arrays()
+    except NotPreparedError:
+        return False
+    return True
+
+
+def _literal(text: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)

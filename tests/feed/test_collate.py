@@ -1,0 +1,194 @@
+"""Samples into batches: padding, masks, packs; what cannot be put together is named."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.errors import DataError
+from playhead.feed.collate import Collation, Shape, packed, padded
+
+HOW = Collation()
+ONE_BY_TWO = np.ones((1, 2))
+LISTS = st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=9), min_size=1, max_size=6)
+
+
+def no_filler() -> dict[str, Any]:
+    raise AssertionError("nothing was to be filled")
+
+
+def pad(samples: list[Any], how: Collation = HOW, length: int | None = None, size: int | None = None) -> dict[str, Any]:
+    return padded(samples, how, Shape(length, size), no_filler)
+
+
+def pack(samples: list[Any], length: int, how: Collation = HOW) -> dict[str, Any]:
+    return packed(samples, how, length, no_filler)
+
+
+@given(lists=LISTS, pad_value=st.integers(-100, 100), more=st.integers(0, 3))
+def test_padding_keeps_every_value_and_says_where_it_is(lists: list[list[int]], pad_value: int, more: int) -> None:
+    longest = max(map(len, lists))
+    wanted = longest + more if more else None
+    batch = pad([{"tokens": x} for x in lists], Collation(pad_values={"tokens": pad_value}), wanted)
+    width = longest + more
+    assert batch["tokens"].shape == batch["tokens_mask"].shape == (len(lists), width)
+    for i, x in enumerate(lists):
+        assert batch["tokens"][i].tolist() == x + [pad_value] * (width - len(x))
+        assert batch["tokens_mask"][i].tolist() == [True] * len(x) + [False] * (width - len(x))
+    assert batch["tokens_lengths"].tolist() == [len(x) for x in lists]
+    assert batch["weights"].tolist() == [1] * len(lists)
+
+
+@given(lists=LISTS, free=st.integers(0, 5), empty=st.sets(st.integers(0, 5)))
+def test_a_pack_is_its_samples_one_after_another(lists: list[list[int]], free: int, empty: set[int]) -> None:
+    samples: list[Any] = [{"tokens": x, "labels": [-n for n in x], "id": f"{i}"} for i, x in enumerate(lists)]
+    empty.discard(0)
+    samples = [None if i in empty else sample for i, sample in enumerate(samples)]
+    total = sum(len(sample["tokens"]) for sample in samples if sample is not None)
+    batch = pack(samples, total + free, Collation(pad_values={"labels": -100}))
+    tokens, labels, segments, positions, bounds = [], [], [], [], [0]
+    for i, sample in enumerate(samples):  # the slow twin
+        for at, token in enumerate(sample["tokens"] if sample is not None else ()):
+            tokens.append(token)
+            labels.append(-token)
+            segments.append(i + 1)
+            positions.append(at)
+        bounds.append(len(tokens))
+    assert batch["tokens"].tolist() == tokens + [0] * free
+    assert batch["labels"].tolist() == labels + ([-100] * free)
+    assert batch["segment_ids"].tolist() == segments + [0] * free
+    assert batch["positions"].tolist() == positions + [0] * free
+    assert batch["cu_seqlens"].tolist() == bounds
+    assert batch["weights"].tolist() == [float(sample is not None) for sample in samples]
+    assert len(batch["id"]) == len(samples)
+    for i, (first, end) in enumerate(pairwise(batch["cu_seqlens"].tolist())):
+        assert (batch["segment_ids"] == i + 1).sum() == end - first
+
+
+def test_an_overlong_sample_that_goes_alone_has_a_bin_of_its_own_size() -> None:
+    assert pack([{"tokens": [*range(9)]}], 5)["tokens"].shape == (9,)
+
+
+def test_fields_along_the_sequence_share_its_shape_and_others_have_their_own() -> None:
+    samples = [{"tokens": [1, 2], "labels": [3, 4], "words": [9]}, {"tokens": [5], "labels": [6], "words": [7, 8, 9]}]
+    batch = pad(samples, length=6)
+    assert batch["tokens"].shape == batch["labels"].shape == (2, 6)
+    assert batch["words"].tolist() == [[9, 0, 0], [7, 8, 9]]
+    without = pad(samples, Collation(fields=("labels",)), length=6)  # the sequence itself need not be delivered
+    assert without["labels"].shape == (2, 6)
+    assert "tokens" not in without
+
+
+def test_inner_axes_are_kept_and_padded_with_the_field_s_own_value() -> None:
+    samples = [{"tokens": np.ones((2, 3), np.float32)}, {"tokens": np.ones((4, 3), np.float32)}]
+    batch = pad(samples, Collation(pad_values={"tokens": -1}))
+    assert batch["tokens"].shape == (2, 4, 3)
+    assert batch["tokens"].dtype == np.float32
+    assert (batch["tokens"][0, 2:] == -1).all()
+    assert pack(samples, 8)["tokens"].shape == (8, 3)
+
+
+def test_scalars_are_arrays_and_text_bytes_and_nested_things_are_lists() -> None:
+    samples = [{"n": 1, "x": 0.5, "ok": True, "text": "a", "raw": b"1", "deep": [[1], [2, 3]], "maybe": None}] * 2
+    batch = pad(samples)
+    assert batch["n"].tolist() == [1, 1]
+    assert batch["x"].dtype == np.float64
+    assert batch["ok"].dtype == np.bool_
+    assert batch["text"] == ["a", "a"]
+    assert batch["raw"] == [b"1", b"1"]
+    assert batch["deep"] == [[[1], [2, 3]]] * 2
+    assert batch["maybe"] == [None, None]
+
+
+def test_tuples_and_arrays_of_other_libraries_are_arrays() -> None:
+    import torch
+
+    samples = [{"tokens": (1, 2)}, {"tokens": torch.arange(3)}]
+    assert pad(samples)["tokens"].tolist() == [[1, 2, 0], [0, 1, 2]]
+    assert pack(samples, 5)["tokens"].tolist() == [1, 2, 0, 1, 2]
+
+
+def test_an_empty_slot_has_weight_0_and_repeats_another_sample() -> None:
+    batch = pad([None, {"tokens": [4, 5], "id": "b"}, None])
+    assert batch["weights"].tolist() == [0, 1, 0]
+    assert batch["tokens"].tolist() == [[4, 5]] * 3
+    alone = padded([None, None], HOW, Shape(), lambda: {"tokens": [9]})
+    assert alone["tokens"].tolist() == [[9], [9]]
+    assert alone["weights"].tolist() == [0, 0]
+    empty = packed([None], HOW, 4, lambda: {"tokens": [9]})
+    assert empty["tokens"].tolist() == [0, 0, 0, 0]
+    assert empty["weights"].tolist() == [0]
+
+
+def test_rows_added_to_a_batch_weigh_nothing_and_hold_padding() -> None:
+    samples = [{"tokens": [1, 2], "id": "a", "n": 5}]
+    batch = pad(samples, Collation(pad_values={"tokens": -100, "n": 9}), size=3)
+    assert batch["tokens"].tolist() == [[1, 2], [-100, -100], [-100, -100]]
+    assert batch["tokens_mask"].tolist() == [[True, True], [False, False], [False, False]]
+    assert batch["tokens_lengths"].tolist() == [2, 0, 0]
+    assert batch["weights"].tolist() == [1, 0, 0]
+    assert batch["n"].tolist() == [5, 9, 9]
+    assert batch["id"] == ["a", None, None]
+
+
+def test_an_empty_sequence_beside_others_takes_their_shape_and_type() -> None:
+    assert pad([{"tokens": []}, {"tokens": [2**60 + 1]}])["tokens"].tolist() == [[0], [2**60 + 1]]
+    assert pack([{"tokens": []}, {"tokens": [2**60 + 1]}], 1)["tokens"].tolist() == [2**60 + 1]
+    assert pad([{"tokens": []}])["tokens"].shape == (1, 0)
+    shapes = [{"tokens": np.zeros((0, 2))}, {"tokens": np.ones((1, 2))}, {"tokens": []}]
+    assert pad(shapes)["tokens"].shape == (3, 1, 2)
+    assert pack(shapes, 3)["tokens"].shape == (3, 2)
+
+
+@pytest.mark.parametrize("collate", [pad, lambda samples: pack(samples, 9)])
+@pytest.mark.parametrize(
+    ("samples", "problem", "fix"),
+    [
+        ([{"tokens": [1], "a": 1}, {"tokens": [1]}], 'field "a" is in some samples', "fields: [...]"),
+        ([{"tokens": [1]}, {"tokens": [1], "b": 1}], 'field "b" is in some samples', "add them in `map`"),
+        (
+            [{"tokens": np.ones((1, 2))}, {"tokens": np.ones((1, 3))}],
+            'field "tokens" is ragged in more',
+            "pad the other",
+        ),
+        ([{"tokens": [1], "weights": 3}], 'field "weights" of the samples has the name', "rename it in `map`"),
+    ],
+)
+def test_what_cannot_be_put_together_names_the_field_and_the_remedy(
+    collate: Any, samples: list[Any], problem: str, fix: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        collate(samples)
+    assert caught.value.problem.startswith(problem)
+    assert fix in str(caught.value.fix)
+
+
+@pytest.mark.parametrize(
+    "samples", [[{"tokens": np.ones(2)}, {"tokens": "text"}], [{"tokens": np.ones(2)}, {"tokens": 3}]]
+)
+def test_arrays_beside_other_things_are_refused(samples: list[Any]) -> None:
+    with pytest.raises(DataError, match='field "tokens" is not the same kind of thing in every sample'):
+        pad(samples)
+
+
+def test_a_name_that_padding_adds_is_not_overwritten() -> None:
+    with pytest.raises(DataError, match='field "tokens_mask" of the samples'):
+        pad([{"tokens": [1], "tokens_mask": [1]}])
+    with pytest.raises(DataError, match='field "positions" of the samples'):
+        pack([{"tokens": [1], "positions": [1]}], 4)
+
+
+def test_more_than_pad_to_allows_is_refused() -> None:
+    with pytest.raises(DataError, match='field "tokens" is longer than `pad_to` allows'):
+        pad([{"tokens": [1, 2, 3]}], length=2)
+
+
+@pytest.mark.parametrize(("value", "kind"), [(0.5, np.int64), (-1, np.uint8), (300, np.uint8)])
+def test_a_padding_value_is_not_bent_to_fit(value: float, kind: Any) -> None:
+    with pytest.raises(DataError, match='field "tokens" cannot be padded with'):
+        pad([{"tokens": np.ones(2, kind)}, {"tokens": np.ones(1, kind)}], Collation(pad_values={"tokens": value}))

@@ -1,0 +1,135 @@
+"""Real processes, really killed: nothing is lost, nothing comes twice, nobody is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rank_process import digest
+
+from deliveries import LANES, deliver, numpy_loader, rounds, stream, woven
+from playhead import Loader, Recipe
+
+HERE = Path(__file__).parent
+NUM_BATCHES = 48
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe, list[str]]:
+    """A recipe file, the recipe, and the digests of what it delivers without interruption."""
+    folder = tmp_path_factory.mktemp("job")
+    recipe = stream(folder, "by weight")
+    path = folder / "recipe.json"
+    path.write_text(json.dumps(recipe.to_dict()))
+    return path, recipe, [digest(batch) for batch, _, _ in deliver(Loader(recipe), NUM_BATCHES)]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], Path]]]:
+    """Starts ranks, each in a session of its own, and ends all of them."""
+    started = []
+
+    def start_one(
+        recipe: Path, rank: int = 0, world_size: int = 1, workers: int = 2, method: str = "spawn"
+    ) -> tuple[subprocess.Popen[bytes], Path]:
+        out = tmp_path / f"rank-{rank}.txt"
+        arguments = [recipe, rank, world_size, workers, method, out]
+        command = [sys.executable, str(HERE / "rank_process.py"), *map(str, arguments)]
+        paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": paths}
+        process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE)
+        started.append(process)
+        return process, out
+
+    yield start_one
+    for process in started:
+        for pid in session_of(process):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+
+
+def session_of(leader: subprocess.Popen[bytes]) -> list[int]:
+    """The living processes of a session: the leader, its workers, and whatever starts those."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(session) == leader.pid and state not in ("Z", "X"):
+                found.append(int(entry.name))
+    return found
+
+
+def until(true: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert process is None or process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def lines(out: Path) -> list[tuple[str, str]]:
+    """The whole lines of a rank's report, each a digest and a state."""
+    text = out.read_text() if out.exists() else ""
+    return [(line.split("\t")[0], line.split("\t")[1]) for line in text.split("\n")[:-1]]
+
+
+def test_after_a_kill_of_every_rank_other_world_sizes_go_on_with_nothing_lost_and_nothing_twice(
+    job: tuple[Path, Recipe, list[str]], start: Callable[..., tuple[subprocess.Popen[bytes], Path]]
+) -> None:
+    path, recipe, whole = job
+    ranks = [start(path, 0, 2, workers=1), start(path, 1, 2, workers=2)]
+    for process, out in ranks:
+        until(lambda out=out: len(lines(out)) >= 5, process)
+    for process, _ in ranks:
+        process.kill()
+    for process, _ in ranks:
+        until(lambda process=process: session_of(process) == [])
+    reports = [lines(out) for _, out in ranks]
+    # Ranks that met in the 5th round last saved the state after it; whichever of them saved it.
+    assert reports[0][4][1] == reports[1][4][1]
+    state = reports[0][4][1]
+    before = [report[i][0] for i in range(5) for report in reports]
+    assert before == whole[:10]
+    # Ten lanes are two steps and a half: half a step remains for one rank or two.
+    for world_size, how in ((1, {"workers": 0}), (2, {"workers": 2, "worker_kind": "thread"})):
+        after = woven(rounds(numpy_loader(recipe, **how), world_size, state, 12 // world_size))
+        assert before + [digest(batch) for batch in after] == whole[:22]
+    # At the end of a step any number of ranks goes on.
+    state = reports[0][3][1]
+    after = woven(rounds(numpy_loader(recipe, workers=1), LANES, state, 2))
+    assert before[:8] + [digest(batch) for batch in after] == whole[:16]
+
+
+@pytest.mark.parametrize(("method", "number"), [("spawn", signal.SIGINT), ("forkserver", signal.SIGKILL)])
+def test_no_process_outlives_its_owner(
+    job: tuple[Path, Recipe, list[str]],
+    start: Callable[..., tuple[subprocess.Popen[bytes], Path]],
+    method: str,
+    number: signal.Signals,
+) -> None:
+    path, _, whole = job
+    process, out = start(path, workers=2, method=method)
+    until(lambda: len(lines(out)) >= 3, process)
+    assert len(session_of(process)) >= 3
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does it: to everyone
+    else:
+        process.send_signal(number)
+    until(lambda: session_of(process) == [])
+    words = process.stderr.read()
+    assert process.wait() == -number
+    assert b"playhead-worker" not in words  # workers leave it to their owner to speak
+    delivered = [found for found, _ in lines(out)]
+    assert delivered[:NUM_BATCHES] == whole[: len(delivered)]

@@ -1,0 +1,223 @@
+"""States: small, plain, and refused with a reason where they do not fit."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corpora import FIXED, recipe_in, write_text
+from deliveries import stream, write_tokens
+from playhead import Loader, Recipe, StateError, WorldSizeError
+from playhead.feed import open_plan
+from playhead.feed.state import PayloadWarning, Position, save
+from playhead.feed.totals import Sum, nothing_yet
+from playhead.plan.cursor import Cursor, Place
+from playhead.prepare import prepare
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    return stream(tmp_path_factory.mktemp("recipe"), "bucket")
+
+
+@pytest.fixture(scope="module")
+def state(recipe: Recipe) -> dict[str, Any]:
+    loader = Loader(recipe)
+    list(islice(loader, 6))
+    return loader.state_dict()
+
+
+def changed(recipe: Recipe, **fields: Any) -> Recipe:
+    found = Recipe.parse({**recipe.to_dict(), **fields}, ".")
+    prepare(found, workers=1)
+    return found
+
+
+def test_a_state_is_plain_json_and_loading_it_changes_nothing(recipe: Recipe, state: dict[str, Any]) -> None:
+    again = json.loads(json.dumps(state))
+    assert again == state
+    loader = Loader(recipe)
+    loader.load_state_dict(again)
+    assert json.dumps(loader.state_dict()) == json.dumps(state)
+    state_of_start = Loader(recipe).state_dict()
+    loader.load_state_dict(state_of_start)
+    assert loader.state_dict() == state_of_start
+
+
+@pytest.mark.parametrize("count", [1, 12, 16, 17, 1000])
+def test_a_state_is_small_however_many_sources_there_are_and_far_into_the_run(recipe: Recipe, count: int) -> None:
+    plan = open_plan(recipe)
+    (first,) = plan.streams
+    many = replace(
+        first,
+        source_names=tuple(f"source-{i}" for i in range(count)),
+        walks=first.walks[:1] * count,
+        lengths_of=first.lengths_of[:1] * count,
+        outputs_of=first.outputs_of[:1] * count,
+    )
+    plan = replace(plan, streams=(many,))
+    cursor = Cursor(10**9, (Place(10**7, 10**3),), 10**9, 2**64 - 1)
+    counts = np.broadcast_to([10**10, 10**13, 10**12], nothing_yet(plan).shape)
+    state = save(Position(cursor, 3, Sum(counts)), plan, "0" * 16)
+    assert len(json.dumps(state)) <= 1024
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_totals_are_told_by_source_however_many_there_are(tmp_path: Path, count: int) -> None:
+    recipe = recipe_in(tmp_path, *(write_text(tmp_path, f"s{i}", [[3, 4, 5]]) for i in range(count)), lanes=2)
+    prepare(recipe, workers=1)
+    loader = Loader(recipe)
+    seen = Counter(name for batch in islice(loader, 30) for name in batch.sources)
+    totals = loader.totals()
+    assert {name: found.samples for name, found in totals.items() if name != "all"} == seen
+    assert totals["all"].samples == 120
+    assert totals["all"].length == sum(found.length for name, found in totals.items() if name != "all")
+
+
+def test_a_source_called_all_does_not_hide_the_sum(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, write_text(tmp_path, "all", [[3] * 9]), write_text(tmp_path, "b", [[3] * 9]))
+    prepare(recipe, workers=1)
+    loader = Loader(recipe)
+    next(iter(loader))
+    assert loader.totals()["all"].samples == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"seed": 8}, "seed"),
+        ({"lanes": 8}, "lanes"),
+        ({"window_size": 96}, "window_size"),
+        ({"batching": {"type": "bucket", "num": 2, "budget": 120}}, "batching"),
+        ({"temperature": 0.5, "weights_in": "samples"}, "weights and policy"),
+    ],
+)
+def test_a_state_of_another_recipe_is_refused_with_what_changed(
+    recipe: Recipe, state: dict[str, Any], fields: dict[str, Any], word: str
+) -> None:
+    loader = Loader(changed(recipe, **fields))
+    with pytest.raises(StateError) as caught:
+        loader.load_state_dict(state)
+    error = caught.value
+    assert error.problem.startswith("the state belongs to another stream: ")
+    assert word in error.problem
+    assert str(error.found).startswith("saved ")
+    assert word in str(error.found)
+    assert str(error.expected).startswith("current ")
+    assert "start a new run" in str(error.fix)
+    assert loader.state_dict()["step"] == 0  # as before
+
+
+def test_other_lengths_of_the_same_rows_are_another_stream(tmp_path: Path) -> None:
+    source = write_tokens(tmp_path, "a", [[3, 4, 5] * 4])
+    recipe = Recipe.parse({"sources": [source], "batching": FIXED, "window_size": 8}, tmp_path)
+    prepare(recipe, workers=1)
+    state = Loader(recipe).state_dict()
+    write_tokens(tmp_path, "a", [[4, 3, 5] * 4])
+    prepare(recipe, workers=1)
+    with pytest.raises(StateError, match="another stream: lengths of the samples changed"):
+        Loader(recipe).load_state_dict(state)
+
+
+def test_another_map_or_collation_is_a_warning_at_the_line_that_loads(recipe: Recipe, state: dict[str, Any]) -> None:
+    for fields in ({"map": "loader_maps:slow"}, {"pad_to": 64}, {"fields": ["tokens"]}, {"decode": False}):
+        loader = Loader(changed(recipe, **fields))
+        with pytest.warns(PayloadWarning, match="another map, collate or decode setting") as caught:
+            loader.load_state_dict(state)
+        assert caught[0].filename == __file__
+        assert loader.state_dict()["step"] == state["step"]
+    with pytest.warns(PayloadWarning):
+        Loader(recipe, map=lambda sample: sample).load_state_dict(state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Loader(changed(recipe, cache_dir=recipe.cache_dir), workers=3).load_state_dict(state)
+
+
+@pytest.mark.parametrize("version", [0, 2, "3"])
+def test_a_state_of_another_version_is_refused(recipe: Recipe, state: dict[str, Any], version: Any) -> None:
+    with pytest.raises(StateError, match="saved by another version of Playhead") as caught:
+        Loader(recipe).load_state_dict({**state, "version": version})
+    assert caught.value.found == f"state version {version}"
+    with pytest.raises(StateError, match="saved by another version of Playhead"):
+        Loader(recipe).load_state_dict({"version": 7, "something": "new"})
+
+
+@pytest.mark.parametrize("key", ["plan", "places", "totals", "receipt", "lanes_done", "version"])
+def test_a_state_cut_short_is_refused(recipe: Recipe, state: dict[str, Any], key: str) -> None:
+    with pytest.raises(StateError, match="not a state of Playhead, or only a part of one"):
+        Loader(recipe).load_state_dict({name: value for name, value in state.items() if name != key})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"places": []},
+        {"places": [[0, 1], [0, 1]]},
+        {"places": [[-1, 0]]},
+        {"totals": [[1, 2, 3]]},
+        {"receipt": "?"},
+        {"receipt": "-000000000000001"},
+        {"lanes_done": 4},
+        {"lanes_done": -2},
+        {"step": -1},
+        {"extra": 1},
+    ],
+)
+def test_a_state_with_impossible_numbers_is_refused(
+    recipe: Recipe, state: dict[str, Any], change: dict[str, Any]
+) -> None:
+    with pytest.raises(StateError, match="not a state of Playhead, or only a part of one"):
+        Loader(recipe).load_state_dict({**state, **change})
+
+
+@pytest.mark.parametrize("state", [None, "text", [], 3, {}])
+def test_what_is_no_state_at_all_is_refused(recipe: Recipe, state: Any) -> None:
+    with pytest.raises(StateError, match="not a state of Playhead, or only a part of one"):
+        Loader(recipe).load_state_dict(state)
+
+
+def test_ranks_that_cannot_share_the_lanes_are_told_which_can(recipe: Recipe) -> None:
+    with pytest.raises(WorldSizeError) as caught:
+        Loader(recipe, rank=0, world_size=3)
+    assert caught.value.expected == "a world size that divides 4: 1, 2, 4"
+    with pytest.raises(WorldSizeError, match="rank 2 of 2 ranks does not exist"):
+        Loader(recipe, rank=2, world_size=2)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epochs": 1},
+        {"epochs": 3},
+        {"epochs": 2, "window_size": 32},
+        {"exhaustion": "stop_first"},
+        {"exhaustion": "drop"},
+    ],
+)
+def test_the_length_of_a_finite_loader_is_the_number_of_its_batches(
+    tmp_path: Path, fields: dict[str, Any], world_size: int
+) -> None:
+    sources = [write_text(tmp_path, "a", [[3] * 37]), write_text(tmp_path, "b", [[3] * 20])]
+    dev = {"sources": sources, "batching": {"type": "fixed", "size": 3}}
+    recipe = recipe_in(tmp_path, *sources, lanes=4, evaluation={"dev": dev}, **fields)
+    prepare(recipe, workers=1)
+    for split in (None, "dev"):
+        for rank in range(world_size):
+            loader = Loader(recipe, split=split, rank=rank, world_size=world_size)
+            assert len(loader) == sum(1 for _ in loader)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "bucket", "pack", "zip", "stop_all"])
+def test_a_length_that_only_planning_would_tell_is_a_type_error(tmp_path: Path, kind: str) -> None:
+    loader = Loader(stream(tmp_path, kind))
+    with pytest.raises(TypeError, match="known only for a finite stream of fixed batches"):
+        len(loader)

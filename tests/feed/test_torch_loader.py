@@ -1,0 +1,186 @@
+"""The stream through torch's own DataLoader: the same batches as tensors, whatever torch's options."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import loader_maps
+from deliveries import Seen, deliver, rounds, saved, seen, stream, woven
+from playhead import EndOfStreamError, Loader, Recipe, RecipeError, SampleError, WorkerError
+from playhead.torch import DataLoader
+
+# Torch counts cores; the laws hold on one of them too.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+NUM_BATCHES = 24
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"num_workers": 2},
+    {"num_workers": 1, "prefetch_factor": 5, "persistent_workers": True},
+    {"num_workers": 3, "prefetch_factor": 1, "pin_memory": False},
+]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, list[Seen], list[str], list[Any]]:
+    """What the numpy loader delivers."""
+    recipe = stream(tmp_path_factory.mktemp("mixed"), "zip")
+    found = [*zip(*deliver(Loader(recipe), NUM_BATCHES), strict=True)]
+    return recipe, *(list(column) for column in found)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_torch_delivers_what_numpy_does_with_any_options_and_resumes_anywhere(mixed: Any, options: Any) -> None:
+    recipe, batches, states, totals = mixed
+    for world_size, after in ((1, 0), (2, 5)):
+        dealt = rounds(
+            lambda rank, world: DataLoader(recipe, rank=rank, world_size=world, **options),
+            world_size,
+            states[after],
+            8 // world_size,
+        )
+        assert woven(dealt) == batches[after + 1 : after + 9]
+        assert [rank[-1][1:] for rank in dealt] == [(states[after + 8], totals[after + 8])] * world_size
+
+
+def test_numbers_are_tensors_and_other_things_are_left_alone(mixed: Any) -> None:
+    batch = next(batch for batch in DataLoader(mixed[0]) if "tokens_lengths" in batch)
+    assert batch["tokens"].dtype == torch.float32
+    assert batch["tokens_mask"].dtype == torch.bool
+    assert batch["weights"].dtype == torch.float32
+    assert isinstance(batch["text"][0], str)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
+def test_states_are_loaded_before_after_and_during_iteration(mixed: Any, options: Any) -> None:
+    recipe, batches, states, _ = mixed
+    loader = DataLoader(recipe, **options)
+    iterator = iter(loader)
+    loader.load_state_dict(json.loads(states[10]))
+    fetched = [next(iterator) for _ in range(4)]
+    assert [seen(batch) for batch in fetched] == batches[11:15]
+    assert [saved(loader, after=batch) for batch in fetched] == states[11:15]
+    loader.load_state_dict(json.loads(states[3]))
+    assert [seen(next(iterator)) for _ in range(3)] == batches[4:7]
+    assert saved(loader) == states[6]
+    later = iter(loader)
+    assert [seen(next(later)) for _ in range(3)] == batches[7:10]
+    with pytest.raises(Exception, match="this iteration is over"):
+        next(iterator)
+    assert seen(next(later)) == batches[10]
+    del later
+    assert [seen(batch) for batch in islice(loader, 2)] == batches[11:13]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "persistent_workers": True}])
+def test_passes_follow_one_another_and_a_finite_stream_ends(tmp_path: Path, options: Any) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    recipe = stream(tmp_path / "a", "passes", epochs=1)
+    expected = Loader(recipe)
+    loader = DataLoader(recipe, **options)
+    assert len(loader) == len(expected)
+    for _ in range(2):
+        found = [seen(batch) for batch in loader]
+        assert found == [seen(batch) for batch in expected]
+        assert len(found) == len(loader)
+    loader = DataLoader(stream(tmp_path / "b", "stop_all"), **options)
+    list(loader)
+    with pytest.raises(EndOfStreamError):
+        next(iter(loader))
+
+
+def test_a_length_that_only_planning_would_tell_is_a_type_error(mixed: Any) -> None:
+    with pytest.raises(TypeError, match="known only for a finite stream of fixed batches"):
+        len(DataLoader(mixed[0]))
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}])
+def test_a_failing_map_is_told_whole_from_any_process(tmp_path: Path, options: Any) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:broken_in_places")
+    with pytest.raises(SampleError) as caught:
+        list(islice(DataLoader(recipe, **options), 50))
+    assert caught.value.problem.startswith('source "')
+    assert "raised ValueError: no good" in caught.value.problem
+    assert str(caught.value.found).startswith(f"in {loader_maps.__file__}, line ")
+
+
+def test_a_killed_worker_is_an_error_that_names_what_was_under_way(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:slow")
+    whole = [batch for batch, _, _ in deliver(Loader(recipe), 12)]
+    loader = DataLoader(recipe, num_workers=2)
+    iterator = iter(loader)
+    delivered = [seen(next(iterator))]
+    victim = multiprocessing.active_children()[-1]
+    os.kill(victim.pid, signal.SIGKILL)
+    with pytest.raises(WorkerError) as caught:
+        delivered.extend(map(seen, iterator))
+    name, _, row = whole[len(delivered)].picks[0]
+    assert f"{name} row {row} ({tmp_path}/" in str(caught.value)
+    rest = [batch for batch, _, _ in deliver(loader, 12 - len(delivered))]
+    assert delivered + rest == whole
+
+
+def test_workers_of_torch_may_be_spawned(mixed: Any) -> None:
+    recipe, batches, states, _ = mixed
+    loader = DataLoader(recipe, num_workers=1, multiprocessing_context="spawn")
+    loader.load_state_dict(json.loads(states[2]))
+    assert [seen(batch) for batch in islice(loader, 5)] == batches[3:8]
+
+
+@pytest.mark.parametrize("option", ["batch_size", "shuffle", "sampler", "collate_fn", "drop_last"])
+def test_what_the_recipe_decides_is_not_taken_as_an_option(mixed: Any, option: str) -> None:
+    with pytest.raises(RecipeError, match=f"{option}: decided by the recipe"):
+        DataLoader(mixed[0], **{option: 1})
+
+
+def test_a_function_that_cannot_travel_is_refused_before_workers_start(mixed: Any) -> None:
+    with pytest.raises(RecipeError, match="cannot be sent to worker processes"):
+        DataLoader(mixed[0], num_workers=1, map=lambda sample: sample)
+
+
+def test_awkward_arrays_of_a_collate_function_become_tensors(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "fixed")
+    frozen = np.arange(6)
+    frozen.flags.writeable = False
+    made = {
+        "backwards": np.arange(5)[::-1],
+        "frozen": frozen,
+        "foreign": np.arange(4, dtype=">i4"),
+        "text": np.array(["a"]),
+    }
+    batch = next(iter(DataLoader(recipe, collate=lambda _: made)))
+    assert batch["backwards"].tolist() == [4, 3, 2, 1, 0]
+    assert batch["frozen"].tolist() == [*range(6)]
+    assert batch["foreign"].tolist() == [*range(4)]
+    assert isinstance(batch["text"], np.ndarray)
+
+
+def test_without_torch_the_missing_extra_names_itself() -> None:
+    program = "import sys\nsys.modules['torch'] = None\nimport playhead.torch"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "playhead.torch needs PyTorch" in done.stderr
+    assert "pip install 'playhead[torch]'" in done.stderr
+
+
+def test_a_batch_moves_to_a_device_whole(mixed: Any) -> None:
+    recipe, *_ = mixed
+    batch = next(iter(DataLoader(recipe)))
+    moved = batch.to("meta")
+    assert moved["tokens"].device.type == "meta"
+    assert moved["tokens"].shape == batch["tokens"].shape
+    assert (moved.step, moved.lane, list(moved)) == (batch.step, batch.lane, list(batch))
+    assert moved.task is batch.task

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from playhead import Recipe
+from recipe.recipes import FIXED, PACK, recipe, refusal, source
+
+BUCKET = {"type": "bucket", "edges": [10, 20], "size": 4}
+BUDGET = {"type": "budget", "budget": 100}
+SECONDS = {"field": "duration", "unit": "seconds"}
+MEASURED_SECONDS = {"measure": True, "unit": "seconds"}
+
+
+def evaluated(batching, **fields):
+    """Trained in buckets, evaluated otherwise."""
+    dev = {"sources": [source("b", **fields.pop("dev", {}))], "batching": batching}
+    return recipe(source("a"), batching=BUCKET, evaluation={"dev": dev}, **fields)
+
+
+GOOD = {
+    "a map and a collate": recipe(map="maps:crop", collate="batches:stack"),
+    "a map of a source": recipe(source(map="a.b:C.d")),
+    "lists": recipe(collate="list", decode=False, fields=["text"], on_error="substitute", max_bad=1),
+    "padding to buckets": recipe(batching=BUCKET, pad_to="bucket", pad_batch=True, pad_values={"tokens": -1}),
+    "padding packs": recipe(batching=PACK, pad_to="bucket"),
+    "padding to a number": recipe(pad_to=128, pad_batch=True),
+    "padding seconds": recipe(source(length=SECONDS), batching=BUCKET, pad_to="bucket", sequence_rate=16000),
+    "measured": recipe(source(length={"measure": True}), sequence="ids"),
+    "measured seconds": recipe(source(length=MEASURED_SECONDS), sequence_rate=100),
+    "cutting": recipe(on_length_mismatch="truncate"),
+}
+
+BAD = {
+    "a map that names no function": (recipe(map="crop"), "map: this does not name a function"),
+    "a source's map that names no function": (recipe(source(map="a/b:c")), "sources[0].map: this does not"),
+    "a collate that is not known": (recipe(collate="padd"), "collate: this does not name a function"),
+    "no fields": (recipe(fields=[]), "fields: there are none"),
+    "packs padded to a number": (recipe(batching=PACK, pad_to=64), "pad_to: 64: packs are filled up to their own"),
+    "fixed batches padded to a bucket": (recipe(pad_to="bucket"), "pad_to: bucket: there is nothing to pad to"),
+    "budgets padded to a bucket": (recipe(batching=BUDGET, pad_to="bucket"), "pad_to: bucket: there is nothing"),
+    "an evaluation set padded to a bucket": (evaluated(FIXED, pad_to="bucket"), "pad_to: bucket: there is nothing"),
+    "budgets of a full size": (recipe(batching=BUDGET, pad_batch=True), "pad_batch: there is nothing to pad to"),
+    "an evaluation set of a full size": (evaluated(BUDGET, pad_batch=True), "pad_batch: there is nothing"),
+    "seconds without a rate": (recipe(source(length=SECONDS), batching=BUCKET, pad_to="bucket"), "pad_to: bucket: how"),
+    "measured seconds without a rate": (recipe(source(length=MEASURED_SECONDS)), 'sources[0].length "a": how many'),
+    "evaluated seconds without a rate": (
+        evaluated(BUCKET, dev={"length": MEASURED_SECONDS}),
+        'evaluation.dev.sources[0].length "b": how many steps of `tokens`',
+    ),
+    "a measured field": (recipe(source(length={"measure": True, "field": "n"})), "sources[0].length: needs exactly"),
+    "measured bytes": (recipe(source(length={"measure": True, "unit": "bytes"})), "sources[0].length: a length in"),
+    "a measured output": (recipe(source(output_length={"measure": True})), "sources[0].output_length: only `length`"),
+    "a word that is no truth": (recipe(decode="maybe"), "decode: is not what is expected here"),
+    "a number that is no truth": (recipe(pad_batch=1), "pad_batch: is not what is expected here"),
+    "more than all bad": (recipe(max_bad=1.5), "max_bad: is not what is expected here"),
+    "no rate": (recipe(sequence_rate=0), "sequence_rate: is not what is expected here"),
+    "a misspelt padding": (recipe(pad_to="bach"), "pad_to: is not a known value"),
+    "padding to nothing": (recipe(pad_to=0), "pad_to: is not what is expected here"),
+    "a misspelt policy": (recipe(on_error="skip"), "on_error: is not a known value"),
+}
+
+
+@pytest.mark.parametrize("values", GOOD.values(), ids=GOOD.keys())
+def test_good_delivery_is_taken(values):
+    found = Recipe.parse(values, "/data")
+    assert Recipe.parse(found.to_dict()) == found
+
+
+@pytest.mark.parametrize(("values", "problem"), BAD.values(), ids=BAD.keys())
+def test_bad_delivery_is_refused_with_its_place(values, problem):
+    assert refusal(values).problem.startswith(problem)
+
+
+def test_the_remedy_is_named():
+    assert "`sequence_rate: 16000`" in str(refusal(BAD["measured seconds without a rate"][0]))
+    assert "batching of type budget" in str(refusal(BAD["budgets of a full size"][0]))
+    assert "true or false" in str(refusal(BAD["a word that is no truth"][0]))
+
+
+def test_truth_values_are_read_from_yaml_and_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("DECODE", "false")
+    monkeypatch.setenv("PAD", "128")
+    file = tmp_path / "recipe.yaml"
+    text = "sources: [{name: a, path: a.jsonl}]\nbatching: {type: fixed, size: 1}\n"
+    file.write_text(text + "decode: ${DECODE}\npad_batch: true\npad_to: ${PAD}\n")
+    found = Recipe.load(file)
+    assert (found.decode, found.pad_batch, found.pad_to) == (False, True, 128)
+    file.write_text(text + "decode: no\n")
+    with pytest.raises(Exception, match="decode: this word is a truth value to some readers"):
+        Recipe.load(file)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"map": "beside_it:f"},
+        {"collate": "beside_it:f"},
+        {"sources": [source(map="beside_it:f")]},
+        {"sources": [source(length={"function": "beside_it:f"})]},
+        {"sources": [source(output_length={"function": "beside_it:f"})]},
+        {"evaluation": {"dev": {"sources": [source("b", map="beside_it:f")], "batching": FIXED}}},
+    ],
+)
+def test_modules_beside_the_recipe_are_found_where_a_function_is_named(tmp_path, monkeypatch, fields):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Recipe.parse({**recipe(), **fields}, tmp_path)
+    assert sys.path[-1] == str(tmp_path)
+
+
+def test_without_a_function_nothing_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Recipe.parse(recipe(collate="list"), tmp_path)
+    assert str(tmp_path) not in sys.path
