@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import struct
@@ -272,6 +273,17 @@ def test_a_write_that_fails_half_way_leaves_no_half_written_entry(folder: Path) 
     prepare(folder)
     assert states(folder) == {"ok"}
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2500
+
+
+def test_what_a_killed_run_left_is_swept_up_and_what_another_writes_is_not(folder: Path) -> None:
+    names = [entry.name for entry in prepare(folder, dry_run=True).entries]
+    (folder / "cache").mkdir()
+    old, new = (folder / "cache" / f".{names[0]}-sample_index.npy.{pid}.tmp" for pid in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    prepare(folder)
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_errors_are_letters(folder: Path) -> None:

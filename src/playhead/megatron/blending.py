@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from playhead.types import Array, IntArray, kernel
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 15
 
 Shares = npt.NDArray[np.float64]
 

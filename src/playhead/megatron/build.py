@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -41,14 +42,19 @@ def build_dataset(cache: Path, entry: Dataset, idx: Idx, manifest: Manifest, pha
         order = document_order(entry, twister)
         write_piece(create(documents), order)
         phase("samples")
-        lengths = idx.lengths(entry.first, entry.end)
-        arguments = (lengths, order, entry.first, entry.sequence_length, entry.num_samples, samples.dtype)
         file = create(samples)
-        for rows in sample_rows(*arguments):
-            write_piece(file, rows)
-        del lengths, order, arguments
-        phase("shuffle")
-        write_piece(create(shuffled), shuffle_order(entry, twister, shuffled))
+        with ThreadPoolExecutor(1) as beside:  # both follow from the documents' order, and neither from the other
+            written = beside.submit(_write_samples, file, entry, idx, order, samples)
+            del order
+            phase("shuffle")
+            write_piece(create(shuffled), shuffle_order(entry, twister, shuffled))
+            written.result()
+
+
+def _write_samples(file: BinaryIO, entry: Dataset, idx: Idx, order: Array, array: ArrayFile) -> None:
+    lengths = idx.lengths(entry.first, entry.end)
+    for rows in sample_rows(lengths, order, entry.first, entry.sequence_length, entry.num_samples, array.dtype):
+        write_piece(file, rows)
 
 
 def document_order(entry: Dataset, twister: Twister) -> Array:

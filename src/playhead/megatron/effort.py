@@ -8,17 +8,17 @@ from playhead.megatron.plan import Dataset, Mixture
 
 _BASE_BYTES = 150 << 20  # Python, numpy, numba and the compiled kernels
 _CHUNK_BYTES = 32 << 20
-_SECONDS_PER_GB = 3.0  # measured, see docs/megatron.md
+_SECONDS_PER_GB = 6.0  # measured, see docs/megatron.md
 
 Entry = Dataset | Mixture
 
 
 def memory_of(entry: Entry) -> int:
-    """The most that is held at once: the documents' order with the lengths, or the samples' order."""
+    """The most that is held at once: the documents' order with the lengths, and the samples' order."""
     if isinstance(entry, Mixture):
         return _CHUNK_BYTES
     documents, _, shuffled = arrays_of(entry)
-    return max(documents.num_bytes + 4 * (entry.end - entry.first), shuffled.num_bytes) + _CHUNK_BYTES
+    return documents.num_bytes + 4 * (entry.end - entry.first) + shuffled.num_bytes + _CHUNK_BYTES
 
 
 def memory_needed(entries: list[Entry], workers: int) -> int:

@@ -16,6 +16,7 @@ from playhead.megatron.files import broken_files, manifest_of, num_bytes_of, rea
 from playhead.megatron.idx import Idx
 from playhead.megatron.plan import Mixture, Plan, plan_job
 from playhead.megatron.report import CacheReport, EntryReport, Progress
+from playhead.megatron.staging import sweep
 from playhead.megatron.survey import prefixes_of, survey_job
 from playhead.store import writing_to
 
@@ -87,6 +88,7 @@ def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: i
             show(Progress(name, entry.name, len(wanted)))
 
         manifest = manifest_of(entry, indexes)
+        sweep(cache, entry.name)
         try:
             if isinstance(entry, Mixture):
                 build_mixture(cache, entry, manifest, phase)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from playhead.types import Array, IntArray, kernel
 
 LARGEST_INT32 = 2**31 - 1
-_CHUNK = 1 << 20
+_CHUNK = 1 << 15
 _AHEAD = 1024
 
 

@@ -7,12 +7,15 @@ again. After a loss of power `check-cache` finds what was cut short.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from playhead.store import writing_to
+
+_ABANDONED_SECONDS = 3600
 
 
 class _Staged(NamedTuple):
@@ -49,3 +52,11 @@ def staged(directory: Path, retired: Sequence[Path]) -> Iterator[Callable[[Path]
                 one.file.close()
             with suppress(OSError):
                 one.temporary.unlink(missing_ok=True)
+
+
+def sweep(directory: Path, name: str) -> None:
+    """Remove what a killed run left of an entry. A file written to within the hour may be another run's: it stays."""
+    for path in directory.glob(f".{name}-*.tmp"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                path.unlink()
