@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from playhead.types import Array, IntArray, kernel
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 18
 
 Shares = npt.NDArray[np.float64]
 
@@ -34,8 +34,11 @@ def exhaustive_rows(sizes: IntArray, drawn: IntArray) -> Iterator[tuple[Array, A
 
 
 def _chunks(size: int) -> Iterator[tuple[int, Array, Array]]:
-    datasets, samples = np.empty(min(_CHUNK, size), np.int16), np.empty(min(_CHUNK, size), np.int64)
-    for start in range(0, size, _CHUNK):
+    """Two pairs of arrays in turn: one may still be on its way to the disk while the other is filled."""
+    most = min(_CHUNK, size)
+    pairs = [(np.empty(most, np.int16), np.empty(most, np.int64)) for _ in range(2)]
+    for number, start in enumerate(range(0, size, _CHUNK)):
+        datasets, samples = pairs[number % 2]
         count = min(_CHUNK, size - start)
         yield start, datasets[:count], samples[:count]
 

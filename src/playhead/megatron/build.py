@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -86,9 +86,15 @@ def build_mixture(cache: Path, entry: Mixture, manifest: Manifest, phase: Phase)
         rows = weighted_rows(np.array(entry.weights, np.float64), entry.size, drawn)
     with _files(cache, entry, manifest) as create:
         dataset_file, sample_file = create(datasets), create(samples)
-        for some_datasets, some_samples in rows:
-            write_piece(dataset_file, some_datasets)
-            write_piece(sample_file, some_samples)
+        with ThreadPoolExecutor(1) as beside:  # a chunk is written while the next is made
+            writing: list[Future[None]] = []
+            for some_datasets, some_samples in rows:
+                while writing:
+                    writing.pop().result()
+                writing.append(beside.submit(write_piece, dataset_file, some_datasets))
+                writing.append(beside.submit(write_piece, sample_file, some_samples))
+            for written in writing:
+                written.result()
         _check_drawn(entry, drawn)
 
 
