@@ -114,14 +114,17 @@ def digests(cache: Path) -> dict[str, str]:
 
 
 def measure(case: str, folder: Path, num_samples: int) -> None:
-    found, caches = {}, {}
-    for who in ("oracle", "ours"):
-        found[who] = json.loads(call("--worker", who, case, folder, num_samples).splitlines()[-1])
+    """Both in turn, the best of two each: the first to touch memory or the disk waits for the machine."""
+    runs: dict[str, list[dict[str, float]]] = {"oracle": [], "ours": []}
+    caches = {}
+    for who in ("oracle", "ours") * 2:
+        runs[who].append(json.loads(call("--worker", who, case, folder, num_samples).splitlines()[-1]))
         caches[who] = digests(folder / f"{who}-{case}")
         shutil.rmtree(folder / f"{who}-{case}")
+        Path(f"{folder / who}-{case}.meeting").unlink(missing_ok=True)
         os.sync()
     assert caches["ours"] == caches["oracle"], "the caches differ"
-    oracle, ours = found["oracle"], found["ours"]
+    oracle, ours = (min(runs[who], key=lambda run: run["seconds"]) for who in ("oracle", "ours"))
     print(
         f"{case:<6} megatron-core {oracle['seconds']:7.1f} s {oracle['peak_mb']:7.0f} MB   "
         f"playhead {ours['seconds']:7.1f} s {ours['peak_mb']:7.0f} MB   "
