@@ -69,3 +69,21 @@ def make_files() -> None:
                 member = tarfile.TarInfo(f"call-{i}.{extension}")
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
+
+
+def make_megatron() -> None:
+    """Two Megatron datasets, texts and a tokenizer to make a third."""
+    import numpy as np
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from playhead.megatron.idx_writing import write_idx
+
+    for name, lengths in (("web", [5 + i % 700 for i in range(4000)]), ("books", [900 + i for i in range(300)])):
+        marks = np.arange(len(lengths) + 1, dtype=np.int64)
+        write_idx(name, np.dtype(np.uint16), np.array(lengths, np.int32), marks)
+        Path(f"{name}.bin").write_bytes(bytes(2 * sum(lengths)))
+    _write(Path("notes.jsonl"), [{"text": "a note " * (i % 7)} for i in range(100)])
+    words = {"<unk>": 0, "</s>": 1, "a": 2, "note": 3}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # noqa: S106 - a word, not a secret
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save("tokenizer.json")

@@ -1,0 +1,134 @@
+"""Flags -> the job: where its data is, how much it asks for, and what stands in the key of its cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playhead.errors import DataError, RecipeError
+from playhead.megatron.counts import Counts, count_samples
+from playhead.megatron.flags import Flags, parse_flags
+from playhead.megatron.job import DEFAULT_SURPLUS, Blend, Job, blend_of
+from playhead.megatron.releases import release_of
+from playhead.megatron.splits import SPLITS, split_matrix
+from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer
+
+_SEED = 1234
+_SPLIT = "969, 30, 1"
+_LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job with all that was derived for it on the way."""
+
+    job: Job
+    counts: Counts
+    cache: Path
+    release: str
+    fast_load: bool
+    ignored: tuple[str, ...]
+
+
+def read_request(
+    words: Sequence[str],
+    *,
+    release: str | None = None,
+    like: str | Path | None = None,
+    keep_partial: bool = False,
+    iteration: int = 0,
+) -> Request:
+    flags = parse_flags(words)
+    release = release_of(release)
+    cache = flags.text("data-cache-path")
+    if cache is None:
+        raise RecipeError(
+            "--data-cache-path: is missing", expected="the directory in which the job looks for its cache"
+        )
+    length = flags.at_least("seq-length", 1)
+    if length is None:
+        raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
+    seed = flags.at_least("seed", 0)
+    if seed is not None and seed > _LARGEST_SEED:
+        raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")
+    blend, blends = _data(flags)
+    counts = count_samples(flags, release, iteration)
+    surplus = flags.number("mid-level-dataset-surplus")
+    job = Job(
+        sequence_length=length,
+        seed=_SEED if seed is None else seed,
+        sizes=counts.samples,
+        tokenizer=describe_tokenizer(flags, release) if like is None else read_tokenizer(like),
+        blend=blend,
+        split=None if blend is None else flags.text("split", _SPLIT),
+        blends=blends,
+        multiple_validation_sets=flags.has("multiple-validation-sets"),
+        keep_partial_validation=keep_partial,
+        surplus=DEFAULT_SURPLUS if surplus is None else surplus,
+    )
+    if job.split is not None:
+        split_matrix(job.split)
+    return Request(job, counts, Path(cache), release, flags.has("dataloader-fast-cache-load"), _ignored(flags))
+
+
+def _ignored(flags: Flags) -> tuple[str, ...]:
+    """Flags for reading a cache do not matter for writing one."""
+    reading = ("dataloader-fast-cache-load", "dataloader-defer-npy-index-mmap", "per-dataset-sequences-path")
+    return (*flags.ignored, *(f"--{name}" for name in reading if flags.has(name)))
+
+
+Blends = tuple[Blend | None, Blend | None, Blend | None]
+
+
+def _data(flags: Flags) -> tuple[Blend | None, Blends | None]:
+    ways = {
+        "--data-path": flags.has("data-path"),
+        "--data-args-path": flags.has("data-args-path"),
+        "--train-data-path, --valid-data-path, --test-data-path": any(flags.has(f"{s}-data-path") for s in SPLITS),
+        "--per-split-data-args-path": flags.has("per-split-data-args-path"),
+    }
+    given = [way for way, used in ways.items() if used]
+    if len(given) != 1:
+        raise RecipeError(
+            "where the data is: not said" if not given else "where the data is: said more than once",
+            found=" and ".join(given) or None,
+            expected="exactly one of " + "; ".join(ways),
+        )
+    if flags.has("data-path"):
+        return blend_of(flags.many("data-path") or [], "--data-path"), None
+    if flags.has("data-args-path"):
+        path = flags.text("data-args-path") or ""
+        return blend_of(_read(path).split(), path), None
+    if flags.has("split"):
+        raise RecipeError("--split: with data for each split", fix="leave --split out, as Megatron asks")
+    if flags.has("per-split-data-args-path"):
+        return None, _per_split(flags.text("per-split-data-args-path") or "")
+    names = [f"{split}-data-path" for split in SPLITS]
+    train, valid, test = (blend_of(flags.many(n) or [], f"--{n}") if flags.has(n) else None for n in names)
+    return None, (train, valid, test)
+
+
+def _per_split(path: str) -> Blends:
+    try:
+        found: Any = json.loads(_read(path))
+        lists = [found[split] for split in SPLITS]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path}: is not a file of data arguments", expected='JSON with the keys "train", "valid" and "test"'
+        ) from error
+    words = [one.split() if isinstance(one, str) else one for one in lists]
+    train, valid, test = (
+        None if one is None else blend_of([str(word) for word in one], f'{path}, "{split}"')
+        for split, one in zip(SPLITS, words, strict=True)
+    )
+    return train, valid, test
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read", found=error.strerror, fix="correct the path") from error

@@ -1,0 +1,140 @@
+"""One dataset or blend -> its files. Nothing large is kept that is not needed for the next file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from playhead.errors import DataError, PrepareError
+from playhead.megatron.blending import exhaustive_rows, weighted_rows
+from playhead.megatron.describe import text_of
+from playhead.megatron.files import (
+    ArrayFile,
+    Manifest,
+    array_path,
+    arrays_of,
+    description_path,
+    encode_manifest,
+    manifest_path,
+)
+from playhead.megatron.idx import Idx
+from playhead.megatron.npy import write_header, write_piece
+from playhead.megatron.plan import Dataset, Mixture
+from playhead.megatron.samples import sample_rows
+from playhead.megatron.staging import staged
+from playhead.megatron.twister import Twister
+from playhead.types import Array
+
+Phase = Callable[[str], None]
+
+
+def build_dataset(cache: Path, entry: Dataset, idx: Idx, manifest: Manifest, phase: Phase) -> None:
+    """Law: after it the files are whole; after a failure none of them has changed."""
+    documents, samples, shuffled = arrays_of(entry)
+    twister = Twister(entry.seed)
+    with _files(cache, entry, manifest) as create:
+        phase("documents")
+        order = document_order(entry, twister)
+        write_piece(create(documents), order)
+        phase("samples")
+        file = create(samples)
+        with ThreadPoolExecutor(1) as beside:  # both follow from the documents' order, and neither from the other
+            written = beside.submit(_write_samples, file, entry, idx, order, samples)
+            del order
+            phase("shuffle")
+            write_piece(create(shuffled), shuffle_order(entry, twister, shuffled))
+            written.result()
+
+
+def _write_samples(file: BinaryIO, entry: Dataset, idx: Idx, order: Array, array: ArrayFile) -> None:
+    lengths = idx.lengths(entry.first, entry.end)
+    for rows in sample_rows(lengths, order, entry.first, entry.sequence_length, entry.num_samples, array.dtype):
+        write_piece(file, rows)
+
+
+def document_order(entry: Dataset, twister: Twister) -> Array:
+    """The sequences of all epochs, shuffled together, or the last epoch apart."""
+    count = entry.end - entry.first
+    order = np.empty(entry.num_positions, np.int32)
+    order.reshape(entry.num_epochs, count)[:] = np.arange(entry.first, entry.end, dtype=np.int32)
+    apart = entry.num_positions - count if entry.separate_last else entry.num_positions
+    twister.shuffle(order[:apart])
+    twister.shuffle(order[apart:])
+    return order
+
+
+def shuffle_order(entry: Dataset, twister: Twister, array: ArrayFile) -> Array:
+    order = np.arange(array.shape[0], dtype=array.dtype)
+    twister.shuffle(order[: entry.num_first])
+    twister.shuffle(order[entry.num_first :])
+    return order
+
+
+def build_mixture(cache: Path, entry: Mixture, manifest: Manifest, phase: Phase) -> None:
+    """Law: as for a dataset. A dataset asked for more samples than it has is an error before anything is in place."""
+    datasets, samples = arrays_of(entry)
+    drawn = np.zeros(len(entry.members), np.int64)
+    phase("blend")
+    if entry.size is None:
+        rows = exhaustive_rows(np.array(entry.weights, np.int64), drawn)
+    else:
+        rows = weighted_rows(np.array(entry.weights, np.float64), entry.size, drawn)
+    with _files(cache, entry, manifest) as create:
+        dataset_file, sample_file = create(datasets), create(samples)
+        with ThreadPoolExecutor(1) as beside:  # a chunk is written while the next is made
+            writing: list[Future[None]] = []
+            for some_datasets, some_samples in rows:
+                while writing:
+                    writing.pop().result()
+                writing.append(beside.submit(write_piece, dataset_file, some_datasets))
+                writing.append(beside.submit(write_piece, sample_file, some_samples))
+            for written in writing:
+                written.result()
+        _check_drawn(entry, drawn)
+
+
+def _check_drawn(entry: Mixture, drawn: Array) -> None:
+    for member, count in zip(entry.members, drawn.tolist(), strict=True):
+        if count > member.num_samples:
+            raise DataError(
+                f"{member.prefix}: the {entry.split} blend asks more than it can give",
+                found=f"{count:,} samples asked",
+                expected=f"at most {member.num_samples:,}, which is what was built for it",
+                fix="raise --mid-level-dataset-surplus, for example tenfold, here and in the training job",
+            )
+
+
+@contextmanager
+def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterator[Callable[[ArrayFile], BinaryIO]]:
+    """Files to fill. All of them take their names when the block ends, the description last; none if it fails.
+
+    A kill in between leaves no description, and Megatron takes the entry for missing, not for whole.
+    """
+    retired = (description_path(cache, entry), manifest_path(cache, entry))
+    with explaining(cache), staged(cache, retired) as stage:
+
+        def create(array: ArrayFile) -> BinaryIO:
+            file = stage(array_path(cache, entry, array.affix))
+            write_header(file, array.dtype, array.shape)
+            return file
+
+        yield create
+        stage(description_path(cache, entry)).write(text_of(entry.description).encode("utf-8"))
+        stage(manifest_path(cache, entry)).write(encode_manifest(manifest))
+
+
+@contextmanager
+def explaining(cache: Path) -> Iterator[None]:
+    """A refusal to write, with the remedy that fits a cache."""
+    try:
+        yield
+    except PrepareError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        fix = f"make room in {cache}, or let it be written, or name another --data-cache-path; what is finished is kept"
+        raise PrepareError(error.problem, found=error.found, fix=fix) from error

@@ -1,0 +1,110 @@
+"""A job and a cache -> whether the job will hit it, and if not, why.
+
+Megatron's key is the path, not the content: it reuses a cache whose data changed. Here the digests in the manifests
+tell; and for an entry that is not there, the nearest description that is says which argument differs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from playhead.megatron.arguments import Request
+from playhead.megatron.describe import text_of
+from playhead.megatron.effort import Entry
+from playhead.megatron.files import broken_files, description_path, manifest_of, read_manifest
+from playhead.megatron.idx import Idx
+from playhead.megatron.plan import Mixture, plan_job
+from playhead.megatron.report import CheckReport, Finding
+from playhead.megatron.survey import survey_job
+
+_FLAGS = {
+    "dataset_path": "the data paths",
+    "num_samples": "the number of samples (--train-samples, --train-iters, --global-batch-size, --eval-*)",
+    "random_seed": "--seed",
+    "sequence_length": "--seq-length",
+    "split": "--split",
+    "tokenizer": "the tokenizer's flags, or --megatron-release",
+    "weights": "the weights of the blend",
+    "size": "the number of samples (--train-samples, --train-iters, --global-batch-size, --eval-*)",
+    "datasets": "the datasets of the blend, see above",
+}
+_SHORT = 60
+
+
+def check_request(request: Request, workers: int = 1) -> CheckReport:
+    surveys = survey_job(request.job, workers)
+    plan = plan_job(request.job, surveys)
+    indexes = {prefix: survey.idx for prefix, survey in surveys.items()}
+    others = _descriptions(request.cache)
+    entries: list[Entry] = [*plan.datasets, *plan.mixtures]
+    findings = tuple(_find(request.cache, entry, indexes, others) for entry in entries)
+    good = all(finding.state == "ok" for finding in findings)
+    return CheckReport(str(request.cache), good, findings, _fast_load(request, indexes), request.ignored)
+
+
+def _find(cache: Path, entry: Entry, indexes: dict[str, Idx], others: list[dict[str, Any]]) -> Finding:
+    broken = broken_files(cache, entry)
+    if broken:
+        there = description_path(cache, entry).is_file()
+        if there:
+            return Finding(entry.name, entry.split, "broken", tuple(f"missing or cut short: {name}" for name in broken))
+        return Finding(entry.name, entry.split, "missing", tuple(_differences(entry, others)))
+    manifest, expected = read_manifest(cache, entry), manifest_of(entry, indexes)
+    if manifest is None:
+        return Finding(entry.name, entry.split, "unknown", ("no manifest: whether the data changed cannot be told",))
+    changed = [prefix for prefix, digest in expected.indexes.items() if manifest.indexes.get(prefix) != digest]
+    if changed:
+        details = tuple(f"{prefix}.idx changed since; Megatron would use the cache all the same" for prefix in changed)
+        return Finding(entry.name, entry.split, "stale", details)
+    return Finding(entry.name, entry.split, "ok")
+
+
+def _descriptions(cache: Path) -> list[dict[str, Any]]:
+    found = []
+    for path in sorted(cache.glob("*-description.txt")):
+        try:
+            found.append(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            continue  # not a description of ours; it cannot be the nearest
+    return found
+
+
+def _differences(entry: Entry, others: list[dict[str, Any]]) -> list[str]:
+    """How the nearest description of the same kind differs; one of the same data is nearer than any other."""
+    wanted = json.loads(text_of(entry.description))
+    split = "split" if isinstance(entry, Mixture) else "index_split"
+    alike = [one for one in others if one.get("class") == wanted["class"] and one.get(split) == entry.split]
+    if not alike:
+        return [f"the cache has no {wanted['class']} for {entry.split}"]
+
+    def distance(other: dict[str, Any]) -> tuple[bool, int]:
+        return other.get("dataset_path") != wanted.get("dataset_path"), len(_unequal(wanted, other))
+
+    nearest = min(alike, key=distance)
+    return [
+        f"{_FLAGS.get(key, key)}: {_short(nearest.get(key))} in the cache, {_short(wanted[key])} for this job"
+        for key in _unequal(wanted, nearest)
+    ]
+
+
+def _unequal(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Keys that differ; the split matrix only says again what the split says."""
+    return [key for key, value in wanted.items() if key != "split_matrix" and other.get(key) != value]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
+
+
+def _fast_load(request: Request, indexes: dict[str, Idx]) -> tuple[str, ...]:
+    reasons = []
+    if request.job.blend is not None:
+        reasons.append("the data is given by --data-path: --dataloader-fast-cache-load needs data for each split")
+    odd = [prefix for prefix, idx in indexes.items() if idx.dtype_code not in {4, 8}]
+    reasons += [
+        f"{prefix}: tokens are {indexes[prefix].dtype}, and fast start knows int32 and uint16" for prefix in odd
+    ]
+    return tuple(reasons)

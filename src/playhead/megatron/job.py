@@ -1,0 +1,85 @@
+"""What a training job asks of its datasets: all that decides the contents and the names of its caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from playhead.errors import RecipeError
+
+DEFAULT_SURPLUS = 0.005
+MOST_PREFIXES = 32766
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Prefixes, each with a weight or none with any."""
+
+    prefixes: tuple[str, ...]
+    weights: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as its datasets see it.
+
+    Either `blend` and `split`, or `blends` with one blend (or none) for each of train, valid and test. `sizes` are the
+    samples asked of each split; None is one pass over the data. `tokenizer` is its entry in the cache's key.
+    """
+
+    sequence_length: int
+    seed: int
+    sizes: tuple[int | None, int | None, int | None]
+    tokenizer: dict[str, Any]
+    blend: Blend | None = None
+    split: str | None = None
+    blends: tuple[Blend | None, Blend | None, Blend | None] | None = None
+    multiple_validation_sets: bool = False
+    keep_partial_validation: bool = False
+    surplus: float = field(default=DEFAULT_SURPLUS)
+
+
+def blend_of(words: list[str], place: str) -> Blend:
+    """A blend as it stands on a command line: prefixes, or weights and prefixes in turn."""
+    words = [word.strip() for word in words]
+    if not words:
+        raise RecipeError(f"{place}: names no dataset", expected="prefixes, or weights and prefixes in turn")
+    if len(words) % 2:
+        _refuse_numbers(words, place)
+        return Blend(tuple(words))
+    numbers = [_number(word) for word in words[::2]]
+    if all(number is None for number in numbers):
+        _refuse_numbers(words, place)
+        return Blend(tuple(words))
+    weights = [number for number in numbers if number is not None]
+    if len(weights) < len(numbers) or any(_number(word) is not None for word in words[1::2]):
+        raise _wrong_count(words, place)
+    if min(weights) <= 0 or max(weights) == float("inf"):
+        raise RecipeError(
+            f"{place}: a weight is not a positive number",
+            found=", ".join(f"{weight:g}" for weight in weights),
+            fix="leave out the prefixes that should not be drawn",
+        )
+    return Blend(tuple(words[1::2]), tuple(weights))
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _refuse_numbers(words: list[str], place: str) -> None:
+    if any(_number(word) is not None for word in words):
+        raise _wrong_count(words, place)
+
+
+def _wrong_count(words: list[str], place: str) -> RecipeError:
+    numbers = sum(_number(word) is not None for word in words)
+    return RecipeError(
+        f"{place}: weights of the wrong count",
+        found=f"{numbers} numbers and {len(words) - numbers} prefixes: {' '.join(words)}",
+        expected="a weight before every prefix, or none at all",
+        fix="correct the list; a prefix that is itself a number needs a folder, as in ./7",
+    )

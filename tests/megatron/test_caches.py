@@ -1,0 +1,292 @@
+"""Caches of whole jobs: built, kept, resumed, checked; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from jobs import flags_over, write_pair
+
+from playhead import megatron
+from playhead.errors import DataError, PlayheadError, PrepareError, RecipeError
+from playhead.megatron.arguments import read_request
+from playhead.megatron.check_job import check_request
+from playhead.megatron.prepare_job import prepare_request
+from playhead.megatron.report import Progress
+from small_data import bytes_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_pair(tmp_path)
+    return tmp_path
+
+
+def prepare(folder: Path, *changes: str, **settings: object):
+    return prepare_request(read_request(flags_over(folder, *changes)), **settings)
+
+
+def check(folder: Path, *changes: str):
+    return check_request(read_request(flags_over(folder, *changes)))
+
+
+def states(folder: Path, *changes: str) -> set[str]:
+    return {finding.state for finding in check(folder, *changes).findings}
+
+
+def test_a_job_by_its_flags_gives_the_files_of_the_oracle(folder: Path) -> None:
+    report = prepare(folder)
+    request = read_request(flags_over(folder))
+    assert report.targets == (500, 24, 8) == request.job.sizes
+    oracle.build(request.job, folder / "theirs")
+    ours = {name: data for name, data in bytes_of(folder / "cache").items() if "manifest" not in str(name)}
+    assert ours == bytes_of(folder / "theirs")
+
+
+def test_the_number_of_workers_does_not_change_a_byte(folder: Path) -> None:
+    prepare(folder, workers=1)
+    first = bytes_of(folder / "cache")
+    shutil.rmtree(folder / "cache")
+    steps: list[Progress] = []
+    prepare(folder, workers=4, progress=steps.append)
+    assert bytes_of(folder / "cache") == first
+    assert {step.phase for step in steps} == {"indexes", "documents", "samples", "shuffle", "blend", "done"}
+
+
+def test_what_is_whole_is_kept_and_what_is_not_is_built_again(folder: Path) -> None:
+    assert {entry.action for entry in prepare(folder).entries} == {"built"}
+    before = bytes_of(folder / "cache")
+    assert {entry.action for entry in prepare(folder).entries} == {"kept"}
+    victims = sorted((folder / "cache").glob("*GPTDataset*_index.npy"))
+    victims[0].write_bytes(victims[0].read_bytes()[:-4])
+    victims[-1].unlink()
+    actions = [entry.action for entry in prepare(folder).entries]
+    assert 1 <= actions.count("built") <= 2
+    assert bytes_of(folder / "cache") == before
+    assert {entry.action for entry in prepare(folder, force=True).entries} == {"built"}
+
+
+def test_a_cache_of_megatron_itself_is_built_again_as_nothing_tells_its_age(folder: Path) -> None:
+    request = read_request(flags_over(folder))
+    oracle.build(request.job, folder / "cache")
+    theirs = bytes_of(folder / "cache")
+    assert states(folder) == {"unknown"}
+    prepare(folder)
+    assert {name: data for name, data in bytes_of(folder / "cache").items() if "manifest" not in str(name)} == theirs
+    assert states(folder) == {"ok"}
+
+
+def test_a_dry_run_writes_nothing_and_says_what_it_would_take(folder: Path) -> None:
+    before = bytes_of(folder)
+    dry = prepare(folder, dry_run=True)
+    assert bytes_of(folder) == before
+    real = prepare(folder)
+    assert [entry.name for entry in dry.entries] == [entry.name for entry in real.entries]
+    sizes = sum(path.stat().st_size for path in (folder / "cache").iterdir() if "manifest" not in path.name)
+    assert dry.num_bytes == real.num_bytes == sizes
+    assert dry.memory_bytes > 0
+    assert dry.seconds > 0
+
+
+def test_a_good_cache_is_called_good(folder: Path) -> None:
+    prepare(folder)
+    report = check(folder)
+    assert report.good
+    assert any("--data-path" in reason for reason in report.fast_load)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--seed", "99", "--seed: 1234 in the cache, 99 for this job"),
+        ("--seq-length", "32", "--seq-length: 16 in the cache, 32 for this job"),
+        ("--split", "70,15,15", '--split: "80,10,10" in the cache, "70,15,15" for this job'),
+        ("--train-samples", "600", "the number of samples"),
+        ("--vocab-size", "77", "the tokenizer's flags"),
+    ],
+)
+def test_the_argument_that_differs_is_named(folder: Path, flag: str, value: str, words: str) -> None:
+    prepare(folder)
+    report = check(folder, flag, value)
+    assert not report.good
+    details = [detail for finding in report.findings for detail in finding.details]
+    assert any(words in detail for detail in details), details
+
+
+def test_data_that_changed_makes_a_cache_stale_and_preparing_mends_it(folder: Path) -> None:
+    prepare(folder)
+    oracle.write_dataset(folder / "a", oracle.documents_of(np.random.default_rng(6).integers(1, 50, 120), 1))
+    findings = check(folder).findings
+    stale = [finding for finding in findings if finding.state == "stale"]
+    assert stale
+    assert all("a.idx changed" in detail for finding in stale for detail in finding.details)
+    prepare(folder)
+    assert states(folder) == {"ok"}
+    oracle.build(read_request(flags_over(folder)).job, folder / "theirs")
+    for name, data in bytes_of(folder / "theirs").items():
+        assert bytes_of(folder / "cache")[name] == data
+
+
+def test_a_broken_cache_is_called_broken(folder: Path) -> None:
+    prepare(folder)
+    next((folder / "cache").glob("*shuffle_index.npy")).unlink()
+    assert states(folder) == {"ok", "broken"}
+
+
+def test_fast_load_works_with_data_for_each_split(folder: Path) -> None:
+    arguments = {
+        "train_data_path": ["0.5", str(folder / "a"), "0.5", str(folder / "b")],
+        "valid_data_path": [str(folder / "b")],
+        "seq_length": 16,
+        "train_samples": 300,
+        "global_batch_size": 4,
+        "full_validation": True,
+        "tokenizer_type": "NullTokenizer",
+        "vocab_size": oracle.VOCAB,
+        "data_cache_path": str(folder / "cache"),
+    }
+    counts = folder / "sequences.json"
+    report = megatron.prepare(**arguments, per_dataset_sequences=counts)
+    assert report.targets[1] is None
+    found = megatron.check(**arguments)
+    assert (found.good, found.fast_load) == (True, ())
+    sequences = json.loads(counts.read_text())
+    assert sequences == {str(folder / "a"): [120, 121], str(folder / "b"): [40, 41]}
+    job = read_request(["--seed=1234", *_words(arguments)]).job
+    slow = oracle.build(job, folder / "theirs", full_validation=True)
+    fast = oracle.build(
+        job, folder / "cache", full_validation=True, fast_cache_load=True, sequences_per_dataset=sequences
+    )
+    for mine, his in zip(fast, slow, strict=True):
+        assert oracle.samples_of(mine) == oracle.samples_of(his)
+
+
+def _words(arguments: dict[str, object]) -> list[str]:
+    from playhead.megatron.flags import words_of
+
+    return words_of(arguments)
+
+
+def test_a_split_without_a_sequence_is_refused_where_megatron_would_go_round_for_ever(folder: Path) -> None:
+    with pytest.raises(DataError, match="no token for test"):
+        prepare(folder, "--split", "969,30,1")
+    assert not (folder / "cache").exists()
+
+
+def test_a_weighted_blend_with_full_validation_is_refused(folder: Path) -> None:
+    with pytest.raises(RecipeError, match="weighted blend without a number of samples"):
+        prepare(folder, "--full-validation")
+
+
+def _header(**changes: int) -> bytes:
+    values = {"version": 1, "code": 8, "sequences": 120, "marks": 121, **changes}
+    return struct.pack("<9sQBQQ", b"MMIDIDX\0\0", *values.values())
+
+
+@pytest.mark.parametrize(
+    ("break_it", "problem"),
+    [
+        (lambda f: (f / "a.idx").unlink(), "a.idx: no such file"),
+        (lambda f: (f / "a.bin").unlink(), "a.bin: no such file"),
+        (lambda f: (f / "a.idx").write_bytes(b""), "is not a Megatron index"),
+        (lambda f: (f / "a.idx").write_bytes(b"MMIDIDY\0\0" + bytes(100)), "is not a Megatron index"),
+        (lambda f: (f / "a.idx").write_bytes(_header()[:20]), "is not as long as its header says"),
+        (lambda f: (f / "a.idx").write_bytes(_header(version=2) + bytes(9999)), "version 2"),
+        (lambda f: (f / "a.idx").write_bytes(_header(code=9) + bytes(9999)), "token type 9"),
+        (lambda f: (f / "a.idx").write_bytes((f / "a.idx").read_bytes()[:-8]), "is not as long as its header says"),
+        (lambda f: (f / "a.bin").write_bytes(b"12"), "is not as long as its index says"),
+    ],
+)
+def test_broken_data_is_named_and_nothing_is_written(folder: Path, break_it, problem: str) -> None:
+    break_it(folder)
+    with pytest.raises(DataError) as caught:
+        prepare(folder)
+    assert problem in str(caught.value)
+    assert not (folder / "cache").exists()
+
+
+def test_all_broken_datasets_are_listed(folder: Path) -> None:
+    (folder / "a.idx").unlink()
+    (folder / "b.bin").unlink()
+    with pytest.raises(PrepareError, match="2 of 2 datasets cannot be read") as caught:
+        prepare(folder)
+    assert "a.idx" in str(caught.value)
+    assert "b.bin" in str(caught.value)
+
+
+def test_a_url_says_that_object_stores_come_later(folder: Path) -> None:
+    with pytest.raises(DataError, match="s3://bucket/a: object stores come later"):
+        prepare(folder, "--data-path", "s3://bucket/a")
+
+
+def test_too_little_memory_is_refused_before_anything_is_written(folder: Path) -> None:
+    with pytest.raises(RecipeError, match="does not fit into the memory"):
+        prepare(folder, memory_mb=10)
+    assert not (folder / "cache").exists()
+
+
+def test_a_full_disk_is_said_before_anything_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
+    with pytest.raises(PrepareError, match="has no room for the cache"):
+        prepare(folder)
+    assert list((folder / "cache").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_a_directory_is_said(folder: Path) -> None:
+    (folder / "cache").write_text("a file")
+    with pytest.raises(PrepareError, match="cannot be written") as caught:
+        prepare(folder)
+    assert "--data-cache-path" in str(caught.value)
+
+
+LIMITED = """
+import resource, sys
+from playhead.megatron.arguments import read_request
+from playhead.megatron.prepare_job import prepare_request
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+prepare_request(read_request(sys.argv[1:]), workers=1)
+"""
+
+
+def test_a_write_that_fails_half_way_leaves_no_half_written_entry(folder: Path) -> None:
+    prepare(folder, dry_run=True)
+    program = LIMITED.format(limit=2500)  # document indexes fit, sample indexes do not
+    done = subprocess.run(
+        [sys.executable, "-c", program, *flags_over(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert "--data-cache-path" in done.stderr
+    left = {path.name for path in (folder / "cache").iterdir()}
+    assert not [name for name in left if name.endswith(".tmp")]
+    whole = {name.split("-description")[0] for name in left if name.endswith("description.txt")}
+    assert all(any(name.startswith(entry) for entry in whole) for name in left)
+    prepare(folder)
+    assert states(folder) == {"ok"}
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2500
+
+
+def test_what_a_killed_run_left_is_swept_up_and_what_another_writes_is_not(folder: Path) -> None:
+    names = [entry.name for entry in prepare(folder, dry_run=True).entries]
+    (folder / "cache").mkdir()
+    old, new = (folder / "cache" / f".{names[0]}-sample_index.npy.{pid}.tmp" for pid in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    prepare(folder)
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_errors_are_letters(folder: Path) -> None:
+    with pytest.raises(PlayheadError) as caught:
+        prepare(folder, "--data-path", str(folder / "none"))
+    assert caught.value.fix is not None

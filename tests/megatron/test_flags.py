@@ -1,0 +1,203 @@
+"""A launch script's arguments: used, ignored by name, or refused by name; and the numbers that follow from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import oracle
+import pytest
+
+from playhead.errors import DataError, RecipeError
+from playhead.megatron.arguments import read_request
+from playhead.megatron.counts import count_samples
+from playhead.megatron.flag_table import HARMLESS, REFUSED, USED, is_harmless
+from playhead.megatron.flags import parse_flags, words_of
+from playhead.megatron.job import Blend, blend_of
+from playhead.megatron.releases import release_of
+from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer
+
+
+def counts(text: str, release: str = "0.16", iteration: int = 0) -> tuple[int | None, int | None, int | None]:
+    return count_samples(parse_flags(text.split()), release, iteration).samples
+
+
+def test_a_whole_launch_script_is_sorted_out() -> None:
+    script = """
+        --num-layers 32 --hidden-size=4096 --bf16 --lr 3e-4 --data-path 0.3 a 0.7 b --seq_length 4096 --adam-beta1 0.9
+        --no-load-optim --moe-router-topk 2 --disable-bias-linear --recompute-modules moe mlp
+    """
+    flags = parse_flags(script.split())
+    assert flags.many("data-path") == ["0.3", "a", "0.7", "b"]
+    assert flags.integer("seq-length") == 4096
+    assert "--hidden-size" in flags.ignored
+    assert "--disable-bias-linear" in flags.ignored
+    assert len(flags.ignored) == 9
+
+
+@pytest.mark.parametrize("name", ["mock-data", "sft", "fim-data", "step-batch-size-schedule"])
+def test_jobs_with_another_cache_are_refused_by_name(name: str) -> None:
+    with pytest.raises(RecipeError, match=f"--{name}: no cache"):
+        parse_flags(["--seq-length", "8", f"--{name}"])
+
+
+@pytest.mark.parametrize("name", ["data-parth", "reset-split", "no-split", "no-such-thing", "tokenizer-padding"])
+def test_a_flag_not_known_to_be_harmless_is_refused(name: str) -> None:
+    with pytest.raises(RecipeError, match=f"--{name}: is not known to be harmless"):
+        parse_flags([f"--{name}", "1"])
+
+
+def test_no_flag_is_of_two_kinds() -> None:
+    assert not set(USED) & set(REFUSED)
+    assert not [name for name in [*USED, *REFUSED] if name in HARMLESS]
+    assert is_harmless("num-layers")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("stray --seq-length 8", '"stray": belongs to no flag'),
+        ("--seq-length", "has 0 values"),
+        ("--seq-length 8 9", "has 2 values"),
+        ("--skip-train yes", "has 1 values"),
+        ("--seed x", "a whole number"),
+        ("--seed -1", "at least 0"),
+        ("--seed 4294967296", "at most 4294967295"),
+        ("--seq-length 0", "at least 1"),
+        ("--prepare-cache-world-size 0", "at least 1"),
+        ("--prepare-cache-world-size -8", "at least 1"),
+        ("--train-iters 5", "either --train-samples or --train-iters"),
+        ("--split 0,0,0", "cannot be split"),
+        ("--split 1,2,3,4", "cannot be split"),
+        ("--valid-data-path b", "said more than once"),
+        ("--prepare-cache-world-size 6 --tensor-model-parallel-size 4", "is not a multiple"),
+        ("--data-path 0.5 a b c", "weights of the wrong count"),
+        ("--data-path 0.5 a 0.5", "weights of the wrong count"),
+        ("--data-path 0.5 a -1 b", "not a positive number"),
+        ("--tokenizer-type SFTTokenizer", "--like"),
+        ("--tokenizer-type HuggingFaceTokenizer", "--tokenizer-model"),
+        ("--start-eval-at-iter 3", "flag of later releases"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_reason(words: str, problem: str) -> None:
+    standard = {
+        "data-path": "a",
+        "seq-length": "8",
+        "train-samples": "10",
+        "global-batch-size": "2",
+        "data-cache-path": "c",
+        "tokenizer-type": "NullTokenizer",
+    }
+    given = words.split()
+    rest = [word for name, value in standard.items() if f"--{name}" not in given for word in (f"--{name}", value)]
+    with pytest.raises(RecipeError) as caught:
+        read_request([*given, *rest])
+    assert problem in str(caught.value)
+
+
+def test_counts_follow_the_release() -> None:
+    base = "--global-batch-size 8 --eval-interval 10 --eval-iters 3"
+    assert counts(f"{base} --train-samples 1000") == (1000, 13 * 3 * 8, 24)
+    assert counts(f"{base} --train-iters 100") == (800, 11 * 3 * 8, 24)
+    assert counts(f"{base} --train-iters 100 --full-validation") == (800, None, 24)
+    assert counts(f"{base} --train-iters 100 --skip-train") == (800, 24, 24)
+    assert counts(f"{base} --train-iters 100 --start-eval-at-iter 35", "0.18") == (800, 8 * 3 * 8, 24)
+    assert counts(f"{base} --train-iters 100 --eval-global-batch-size 2", "0.18") == (800, 11 * 3 * 2, 6)
+    assert counts("--global-batch-size 8 --train-iters 5000") == (40_000, 6 * 100 * 8, 800)
+
+
+def test_the_batch_size_comes_from_the_world_when_it_is_not_given() -> None:
+    text = "--micro-batch-size 2 --prepare-cache-world-size 64 --tensor-model-parallel-size 4 --context-parallel-size 2"
+    found = count_samples(parse_flags(f"{text} --train-iters 10 --eval-iters 0".split()), "0.16")
+    assert (found.world_size, found.data_parallel_size, found.global_batch_size) == (64, 8, 16)
+    assert found.samples == (160, 0, 0)
+
+
+def test_a_ramp_of_batch_sizes_changes_the_iterations_up_to_0_17() -> None:
+    text = "--train-samples 1000 --global-batch-size 32 --rampup-batch-size 8 8 96 --eval-interval 1 --eval-iters 1"
+    # 8, 8, 8, 8 (32), 16, 16 (64), 24, 24 (112): then 888 // 32 = 27 more.
+    assert count_samples(parse_flags(text.split()), "0.17").train_iters == 8 + 27
+    assert count_samples(parse_flags(text.split()), "0.18").train_iters == 1000 // 32
+    with pytest.raises(RecipeError, match="--rampup-batch-size"):
+        counts(text.replace("8 8 96", "8 9 96"))
+
+
+def test_phases_make_train_the_current_one() -> None:
+    text = (
+        "--train-iters 100 --global-batch-size 2 --phase-transition-iterations 30,60 --eval-iters 0 --eval-interval 9"
+    )
+    assert [counts(text, "0.18", at)[0] for at in (0, 29, 30, 60, 99)] == [60, 60, 60, 80, 80]
+    with pytest.raises(RecipeError, match="past the end"):
+        counts(text, "0.18", 100)
+
+
+def test_blends_are_read_as_megatron_reads_them() -> None:
+    assert blend_of(["a"], "x") == Blend(("a",))
+    assert blend_of(["a", "b"], "x") == Blend(("a", "b"))
+    assert blend_of(["30", " a ", "7e1", "b"], "x") == Blend(("a", "b"), (30.0, 70.0))
+    assert blend_of(["1", "a"], "x") == Blend(("a",), (1.0,))
+
+
+def test_data_may_be_listed_in_files(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("0.2 a\n0.8 b\n")
+    (tmp_path / "split.json").write_text(json.dumps({"train": "1 a 2 b", "valid": ["c", "d"], "test": None}))
+    rest = ["--seq-length", "8", "--train-iters", "1", "--global-batch-size", "1", "--data-cache-path", "c"]
+    one = read_request(["--data-args-path", str(tmp_path / "list.txt"), *rest]).job
+    assert (one.blend, one.split) == (Blend(("a", "b"), (0.2, 0.8)), "969, 30, 1")
+    three = read_request(["--per-split-data-args-path", str(tmp_path / "split.json"), *rest]).job
+    assert three.blends == (Blend(("a", "b"), (1.0, 2.0)), Blend(("c", "d")), None)
+    (tmp_path / "split.json").write_text("[]")
+    with pytest.raises(DataError, match="is not a file of data arguments"):
+        read_request(["--per-split-data-args-path", str(tmp_path / "split.json"), *rest])
+
+
+def test_tokenizers_are_described_as_the_oracle_does() -> None:
+    null = parse_flags(["--tokenizer-type", "NullTokenizer", "--vocab-size", str(oracle.VOCAB)])
+    assert list(describe_tokenizer(null, "0.16").items()) == list(oracle.tokenizer_key().items())
+
+
+def test_tokenizers_are_described_by_release() -> None:
+    flags = parse_flags(["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", "m", "--trust-remote-code"])
+    old, new, main = (describe_tokenizer(flags, release) for release in ("0.16", "0.18", "main"))
+    assert list(old)[2:] == [
+        "vocab_file",
+        "merges_file",
+        "additional_special_tokens",
+        "use_fast",
+        "trust_remote_code",
+        "include_special_tokens",
+    ]
+    assert (old["additional_special_tokens"], old["trust_remote_code"], old["vocab_file"]) == ("[]", "True", "None")
+    assert list(new)[2:4] == ["chat_template", "vocab_file"]
+    assert list(main)[-1] == "use_gigatoken"
+    assert main["class"].endswith("MegatronTokenizerText")
+    default = describe_tokenizer(parse_flags(["--vocab-file", "v", "--merge-file", "m"]), "0.16")
+    assert (default["tokenizer_path"], default["merges_file"]) == ("GPT2BPETokenizer", "m")
+    tiktoken = describe_tokenizer(parse_flags(["--tokenizer-type", "TikTokenizer", "--tokenizer-model", "t"]), "0.16")
+    assert list(tiktoken)[1:] == ["tokenizer_path", "num_special_tokens", "special_tokens"]
+
+
+def test_a_description_lends_its_tokenizer(tmp_path: Path) -> None:
+    entry = {"class": "x", "tokenizer_path": None}
+    for name, value in {"one": {"tokenizer": entry}, "blend": {"datasets": [{"tokenizer": entry}]}}.items():
+        (tmp_path / name).write_text(json.dumps(value))
+        assert read_tokenizer(tmp_path / name) == entry
+    (tmp_path / "other").write_text("[1]")
+    with pytest.raises(DataError, match="is not a description"):
+        read_tokenizer(tmp_path / "other")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_tokenizer(tmp_path / "none")
+
+
+def test_releases_are_known_by_name_or_by_what_is_installed() -> None:
+    assert release_of(None) == "0.16"
+    assert release_of("0.17.2") == "0.17"
+    with pytest.raises(RecipeError, match="is not known"):
+        release_of("0.9")
+
+
+def test_arguments_by_name_are_the_same_as_flags() -> None:
+    named = {"data_path": ["0.3", "a"], "seq_length": 8, "bf16": True, "skip_train": False, "seed": None, "lr": 0.1}
+    assert words_of(named) == ["--data-path", "0.3", "a", "--seq-length=8", "--bf16", "--lr=0.1"]
+    with pytest.raises(RecipeError, match="seed: dict"):
+        words_of({"seed": {}})
