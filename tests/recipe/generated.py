@@ -113,4 +113,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
         evaluated.pop("shuffle", None)
         evaluated.pop("shuffle_group", None)
         found["evaluation"] = {"dev": {"sources": [evaluated], "batching": draw(batchings)}}
+    batched = [found["batching"], *(chosen["batching"] for chosen in found.get("evaluation", {}).values())]
+    if any(chosen["type"] == "pack" for chosen in batched):
+        found.pop("pad_to", None)  # packs are filled up to their own length
     return found

@@ -107,8 +107,10 @@ class DataLoader:
                 produced = next(found)
             except StopIteration:
                 return
-            except RuntimeError as error:
-                raise self._explained(error) from error
+            except (RuntimeError, OSError, EOFError) as error:
+                explained = self._explained(error)
+                self._end(found)
+                raise explained from error
             if isinstance(produced, PlayheadError):
                 raise produced
             payload, incidents = produced
@@ -121,9 +123,15 @@ class DataLoader:
             if session.restored != restored:
                 return
 
-    def _explained(self, error: RuntimeError) -> Exception:
-        """What torch says of a dead worker, with what was under way."""
-        if "DataLoader worker" not in str(error):
+    def _end(self, found: Any) -> None:
+        """Let torch end its workers, and forget the dead: it would speak of them again whenever any child ends."""
+        self._loader._iterator = None  # noqa: SLF001  # torch has no word for this
+        if hasattr(found, "_shutdown_workers"):
+            found._shutdown_workers()  # noqa: SLF001
+
+    def _explained(self, error: Exception) -> Exception:
+        """What torch says of a dead worker, or what its death does to a pipe, with what was under way."""
+        if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
             return error
         waiting = [self._session.describe(task.work) for task in self._under_way]
         return WorkerError(
