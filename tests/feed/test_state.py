@@ -221,3 +221,11 @@ def test_a_length_that_only_planning_would_tell_is_a_type_error(tmp_path: Path, 
     loader = Loader(stream(tmp_path, kind))
     with pytest.raises(TypeError, match="known only for a finite stream of fixed batches"):
         len(loader)
+
+
+@pytest.mark.parametrize("field", ["step", "turn", "delivered"])
+@pytest.mark.parametrize("number", [-1, 2**70])
+def test_impossible_counts_are_refused(tmp_path: Path, field: str, number: int) -> None:
+    loader = Loader(stream(tmp_path, "fixed"))
+    with pytest.raises(StateError, match="not a state"):
+        loader.load_state_dict({**loader.state_dict(), field: number})

@@ -280,3 +280,11 @@ def test_seconds_far_beyond_the_limit_are_refused_not_overflowed() -> None:
     with pytest.raises(DataError, match="too long"):
         whole_number(1e300, "seconds", "it", "here")
     assert math.isfinite(1e300)
+
+
+def test_broken_text_is_never_delivered(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"id": "\xe9"}\n')
+    rows = Rows([Shard((("jsonl", str(path)),))], np.arange(1), {"jsonl": [(0, 12)]}, read_spans)
+    with pytest.raises(DataError, match="broken JSON"):
+        list(Jsonl().read(rows, {}))

@@ -91,16 +91,13 @@ def test_tars_that_webdataset_wrote_give_the_samples_that_webdataset_reads(tmp_p
     assert chunk.lengths.tolist() == [0, 500, 1000, 1500, 2000]
 
 
-def test_directories_links_global_headers_and_odd_owners_do_not_matter(tmp_path: Path) -> None:
+def test_directories_global_headers_and_odd_owners_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "made by hand"}) as tar:
         for i, owner in enumerate((2**31, 2**22, 0)):
             info = tarfile.TarInfo(f"d/k{i}.txt")
             info.size, info.uid, info.uname = 3, owner, "Łukasz"
             tar.addfile(info, io.BytesIO(b"abc"))
-            link = tarfile.TarInfo(f"d/link{i}.txt")
-            link.type, link.linkname = tarfile.SYMTYPE, "elsewhere"
-            tar.addfile(link)
             folder = tarfile.TarInfo(f"d{i}.d")
             folder.type = tarfile.DIRTYPE
             tar.addfile(folder)
@@ -109,6 +106,25 @@ def test_directories_links_global_headers_and_odd_owners_do_not_matter(tmp_path:
     chunk = scan(path)
     assert chunk.offsets["tar"].tolist() == offsets
     assert [sample["__key__"] for sample in read(path, chunk)] == ["d/k0", "d/k1", "d/k2"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_link_has_no_bytes_and_is_refused_not_skipped(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        link = tarfile.TarInfo("b.json")
+        link.type, link.linkname = kind, "a.json"
+        tar.addfile(link)
+    with pytest.raises(DataError, match="is a link"):
+        scan(path)
+
+
+def test_tars_joined_end_to_end_are_refused_not_cut_short(tmp_path: Path) -> None:
+    first = write_tar(tmp_path / "a.tar", [("a.txt", b"1")])
+    path = tmp_path / "both.tar"
+    path.write_bytes(first.read_bytes() + write_tar(tmp_path / "b.tar", [("b.txt", b"2")]).read_bytes())
+    with pytest.raises(DataError, match="more after the end marker"):
+        scan(path)
 
 
 def test_lengths_come_from_json_members_sizes_and_functions(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from playhead.deal import worlds_that_fit
 from playhead.errors import StateError
@@ -20,6 +20,9 @@ from playhead.plan.plan import Plan
 from playhead.types import IntArray
 
 VERSION = 1
+
+
+Number = Annotated[int, Meta(ge=0, lt=2**62)]
 
 
 class PayloadWarning(UserWarning):
@@ -46,11 +49,11 @@ class Saved(Struct, frozen=True, forbid_unknown_fields=True):
     plan: str
     payload: str
     about: dict[str, Any]
-    step: int
-    turn: int
+    step: Number
+    turn: Number
     places: list[tuple[int, int]]
     lanes_done: int
-    delivered: int
+    delivered: Number
     totals: list[tuple[int, int, int]]
     receipt: str
 

@@ -57,7 +57,7 @@ class Jsonl:
         try:
             return [decode(raw) for raw in payloads]
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return [_object(raw.rstrip(), rows.place(i)) for i, raw in enumerate(payloads)]
+            return [_object(raw.rstrip(), rows.place(i), "strict") for i, raw in enumerate(payloads)]
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         yield shard.name, _line_starts(shard.name, means)
@@ -101,13 +101,15 @@ def _line_by_line(file: LocalFile, lines: Lines, collector: Collector) -> Collec
     return collector.take()
 
 
-def _object(raw: bytes, where: str) -> dict[str, Any]:
-    """One line as an object. NaN and Infinity, which Python writes, and broken UTF-8 are let pass here."""
+def _object(raw: bytes, where: str, broken_text: str = "replace") -> dict[str, Any]:
+    """One line as an object. NaN and Infinity, which Python writes, pass; so does broken UTF-8 in a field that an
+    index does not ask for, but it is never delivered (`broken_text` is then "strict").
+    """
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         try:
-            value = json.loads(raw.decode("utf-8", "replace"))
+            value = json.loads(raw.decode("utf-8", broken_text))
         except (ValueError, RecursionError):
             raise DataError(
                 f"{where}: broken JSON",

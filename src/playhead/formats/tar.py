@@ -12,6 +12,7 @@ BLOCK = 512
 _AHEAD = 1 << 14
 _LONGEST_EXTENSION = 1 << 20
 _REGULAR = b"0\0" + b"7"
+_LINKS = (b"1", b"2")
 _GNU_NAME, _GNU_LINK, _PAX, _PAX_GLOBAL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
 
 
@@ -78,12 +79,19 @@ class TarReader:
             member = Member(name or _name(header), first, data, own_size if size is None else size)
             if kind == _SPARSE:
                 raise DataError(f"{self.file.path}, byte {first:,}: sparse member", found=member.name)
+            if kind in _LINKS:
+                raise DataError(
+                    f'{self.file.path}, byte {first:,}: member "{member.name}" is a link',
+                    found="a link to another file, without the bytes of its own",
+                    expected="regular files",
+                    fix="write the shard again with links followed: tar --hard-dereference -h",
+                )
             if kind in _REGULAR and not member.name.endswith("/"):
                 self._check_whole(member)
                 yield member
                 position = member.end
             else:
-                # Links, directories and devices have no data, whatever their size says.
+                # Directories and devices have no data, whatever their size says.
                 position = data
             first, name, size = position, None, None
 
@@ -91,6 +99,7 @@ class TarReader:
         """The header at a position; None at the end of the archive."""
         header = self.read(position, BLOCK)
         if len(header) == BLOCK and header.count(0) == BLOCK:
+            self._check_nothing_follows(position)
             return None
         if not header and not self._needs_end:
             return None
@@ -111,6 +120,17 @@ class TarReader:
                 fix="write the shard again; a compressed one must be decompressed first",
             )
         return header
+
+    def _check_nothing_follows(self, position: int) -> None:
+        """Refuse a tar with more after its end marker: two tars joined, say, of which the second would be lost."""
+        while data := self.file.read(position, _AHEAD):
+            if data.count(0) != len(data):
+                raise DataError(
+                    f"{self.file.path}, byte {position:,}: there is more after the end marker of the tar",
+                    expected="nothing but zeros",
+                    fix="join tars with `tar --concatenate`, not with cat; or write the shard again",
+                )
+            position += len(data)
 
     def _extension(self, data: int, size: int, position: int) -> bytes:
         content = self.read(data, size) if size <= _LONGEST_EXTENSION else b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -28,8 +29,8 @@ def place(recipe: Recipe, directory: Path) -> Recipe:
 
 
 def absolute(path: str, directory: Path) -> str:
-    """The path from `directory`; URLs and absolute paths as they are."""
-    return path if _URL.match(path) else str(directory / Path(path).expanduser())
+    """The path from `directory`, spelt one way however it was reached; URLs as they are."""
+    return path if _URL.match(path) else os.path.normpath(directory / Path(path).expanduser())
 
 
 def _place_evaluation(chosen: Evaluation, directory: Path, path: str) -> Evaluation:
