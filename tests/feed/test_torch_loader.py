@@ -121,9 +121,10 @@ def test_a_killed_worker_is_an_error_that_names_what_was_under_way(tmp_path: Pat
     recipe = stream(tmp_path, "fixed", map="loader_maps:slow")
     whole = [batch for batch, _, _ in deliver(Loader(recipe), 12)]
     loader = DataLoader(recipe, num_workers=2)
-    iterator = iter(loader)
+    others = multiprocessing.active_children()
+    iterator = islice(loader, 200)
     delivered = [seen(next(iterator))]
-    victim = multiprocessing.active_children()[-1]
+    victim = next(child for child in multiprocessing.active_children() if child not in others)
     # Torch hears of a dead child by a signal, whose handler raises wherever this process happens to be: in the test
     # runner, too. Without it torch finds out where it waits for the worker.
     heard = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
