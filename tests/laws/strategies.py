@@ -106,9 +106,15 @@ def single(stream: Stream) -> Plan:
 
 
 @st.composite
-def plans(draw: st.DrawFn, *, epochs: st.SearchStrategy[int | None] = NO_PASSES, **wanted: object) -> Plan:
+def plans(
+    draw: st.DrawFn,
+    *,
+    kinds: tuple[str, ...] = ("one", "zip", "parts", "weight"),
+    epochs: st.SearchStrategy[int | None] = NO_PASSES,
+    **wanted: object,
+) -> Plan:
     """One sub-stream, two zipped side by side or lane by lane, or two fused by weight."""
-    kind = draw(st.sampled_from(["one", "zip", "parts", "weight"]))
+    kind = draw(st.sampled_from(kinds))
     passes = draw(epochs)
     first = draw(streams(epochs=st.just(passes), **wanted))  # type: ignore[arg-type]
     if kind == "one":

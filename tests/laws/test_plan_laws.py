@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import divisors, plans, single, streams
 
@@ -93,8 +93,7 @@ def test_stop_all_ends_when_the_last_source_finishes_its_first_epoch(stream: Str
 @given(streams(epochs=st.none() | st.integers(1, 2)), st.integers(0, 3))
 def test_every_window_holds_whole_steps_and_each_of_its_samples_once(stream: Stream, number: int) -> None:
     last = round_end(stream, 0)
-    assume(last is None or number < last)
-    window = plan_window(stream, number)
+    window = plan_window(stream, number if last is None else number % last)
     assert len(window.groups) % window.lanes == 0
     assert sorted(window.groups.members.tolist()) == list(range(window.stop_draw - window.first_draw))
 
@@ -102,8 +101,7 @@ def test_every_window_holds_whole_steps_and_each_of_its_samples_once(stream: Str
 @given(streams(epochs=st.none() | st.integers(1, 2)), st.integers(0, 3))
 def test_no_step_is_idle_as_a_whole(stream: Stream, number: int) -> None:
     last = round_end(stream, 0)
-    assume(last is None or number < last)
-    window = plan_window(stream, number)
+    window = plan_window(stream, number if last is None else number % last)
     busy = window.groups.sizes().reshape(window.num_steps, window.lanes) > 0
     assert busy.any(axis=1).all()
 
@@ -191,7 +189,6 @@ def test_a_step_past_a_finite_end_is_refused_with_the_number_of_steps(plan: Plan
 @given(plans(), st.integers(0, 20))
 def test_a_receipt_tells_streams_apart_exactly_where_they_part(plan: Plan, at: int) -> None:
     steps = take(plan, at + 1)
-    assume(len(steps) == at + 1)
     assert [step.receipt for step in steps] == [step.receipt for step in take(plan, at + 1)]
     stream = plan.streams[0]
     renamed = Stream(**{**vars(stream), "source_names": tuple(f"other-{n}" for n in stream.source_names)})
@@ -208,9 +205,8 @@ def test_a_zipped_step_has_the_lanes_of_every_sub_stream_in_order(first: Stream,
         assert [batch.stream for batch in step.micro_batches] == expected
 
 
-@given(plans(policies=ENDLESS))
+@given(plans(kinds=("weight",), policies=ENDLESS))
 def test_a_step_fused_by_weight_belongs_to_one_sub_stream_and_weights_hold(plan: Plan) -> None:
-    assume(plan.fuse is not None)
     turns = []
     for step in take(plan, 40):
         (owner,) = {batch.stream for batch in step.micro_batches}
@@ -270,9 +266,8 @@ def test_laying_out_some_lanes_gives_what_laying_out_all_gives(plan: Plan, data:
         cursor = after
 
 
-@given(plans(policies=ENDLESS), st.data())
+@given(plans(kinds=("parts",), policies=ENDLESS), st.data())
 def test_a_rank_keeps_to_one_part_where_the_parts_divide_the_ranks(plan: Plan, data: st.DataObject) -> None:
-    assume(plan.interleaved)
     worlds = [world for world in divisors(plan.lanes) if world % len(plan.streams) == 0]
     world = data.draw(st.sampled_from(worlds))
     for step in take(plan, 5):
