@@ -20,7 +20,7 @@ from playhead.formats.lines import read_lines
 from playhead.formats.spec import Match, Spec
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.store import open_file, read_spans
+from playhead.store import Spans, open_file, read_spans
 
 TOKENS = Spec(length=Length(field="n"))
 SECONDS = Spec(length=Length(field="d", unit="seconds"))
@@ -271,7 +271,7 @@ def test_rows_read_back_are_the_rows_written(tmp_path_factory: pytest.TempPathFa
     found = scan(path, Spec(), chunk_bytes=16)
     offsets = np.append(found.offsets["jsonl"], found.ends["jsonl"]).astype(np.int64)
     order = np.arange(len(rows))[::-1]
-    spans = {"jsonl": np.stack([offsets[order], offsets[order + 1]], axis=1).tolist()}
+    spans = {"jsonl": Spans(offsets[order].tolist(), offsets[order + 1].tolist())}
     read = list(Jsonl().read(Rows([Shard((("jsonl", str(path)),))] * len(order), order, spans, read_spans), {}))
     assert read == rows[::-1]
 
@@ -285,6 +285,6 @@ def test_seconds_far_beyond_the_limit_are_refused_not_overflowed() -> None:
 def test_broken_text_is_never_delivered(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id": "\xe9"}\n')
-    rows = Rows([Shard((("jsonl", str(path)),))], np.arange(1), {"jsonl": [(0, 12)]}, read_spans)
+    rows = Rows([Shard((("jsonl", str(path)),))], np.arange(1), {"jsonl": Spans([0], [12])}, read_spans)
     with pytest.raises(DataError, match="broken JSON"):
         list(Jsonl().read(rows, {}))

@@ -18,7 +18,7 @@ from playhead.formats.spec import Match, Spec
 from playhead.formats.webdataset import WebDataset
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.store import read_spans
+from playhead.store import Spans, read_spans
 from small_data import write_tar
 
 KINDS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
@@ -32,7 +32,7 @@ def scan(path: Path, spec: Spec = Spec()) -> Chunk:  # noqa: B008 - a frozen val
 
 def read(path: Path, chunk: Chunk) -> list[dict[str, object]]:
     offsets = np.append(chunk.offsets["tar"], chunk.ends["tar"]).astype(np.int64)
-    spans = {"tar": np.stack([offsets[:-1], offsets[1:]], axis=1).tolist()}
+    spans = {"tar": Spans(offsets[:-1].tolist(), offsets[1:].tolist())}
     return list(
         WebDataset().read(
             Rows([Shard((("tar", str(path)),))] * chunk.num_rows, np.arange(chunk.num_rows), spans, read_spans), {}

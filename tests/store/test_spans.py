@@ -15,9 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import DataError
-from playhead.store import OpenFiles, read_spans, spans, stamp
+from playhead.store import OpenFiles, Spans, read_spans, spans, stamp
 
 SIZE = 300_000
+
+
+def these(*ranges: tuple[int, int]) -> Spans:
+    return Spans([first for first, _ in ranges], [end for _, end in ranges])
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +55,8 @@ def test_ranges_are_what_plain_reads_give_in_the_order_asked(
         patch.setattr(spans, "MOST_JOINED_BYTES", most_joined)
         paths, ranges = [files[file] for file, _, _ in found], [(first, end) for _, first, end in found]
         expected = [plain(path, *span) for path, span in zip(paths, ranges, strict=True)]
-        assert OpenFiles(most_open=2)(paths, ranges) == expected
-        assert read_spans(paths, ranges) == expected
+        assert OpenFiles(most_open=2)(paths, these(*ranges)) == expected
+        assert read_spans(paths, these(*ranges)) == expected
 
 
 def test_near_ranges_are_joined_and_far_ones_are_not(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +68,7 @@ def test_near_ranges_are_joined_and_far_ones_are_not(files: list[str], monkeypat
         return pread(descriptor, size, offset)
 
     monkeypatch.setattr(os, "pread", counted)
-    read_spans([files[0]] * 4, [(400, 500), (0, 100), (100, 150), (90_000, 90_010)])
+    read_spans([files[0]] * 4, these((400, 500), (0, 100), (100, 150), (90_000, 90_010)))
     assert asked == [(0, 500), (90_000, 10)]
 
 
@@ -74,11 +78,11 @@ def test_few_files_stay_open_and_all_are_closed_at_the_end(files: list[str]) -> 
 
     reader = OpenFiles(most_open=3)
     for path in files:
-        reader([path], [(0, 10)])
+        reader([path], these((0, 10)))
         assert num_open() <= 3
     kept = num_open()
     assert kept == 3
-    reader(files[-3:], [(0, 10)] * 3)
+    reader(files[-3:], these(*[(0, 10)] * 3))
     del reader
     assert num_open() == 0
 
@@ -101,7 +105,7 @@ def test_threads_that_share_files_never_read_one_another_s(files: list[str]) -> 
         for _ in range(1500):
             path = files[int(noise.integers(len(files)))]
             first = int(noise.integers(SIZE - 4_000))
-            wrong += reader([path], [(first, first + 4_000)]) != [contents[path][first : first + 4_000]]
+            wrong += reader([path], these((first, first + 4_000))) != [contents[path][first : first + 4_000]]
         return wrong
 
     interval = sys.getswitchinterval()
@@ -138,34 +142,34 @@ def test_a_file_that_changed_is_refused_also_while_it_is_open(
     before = stamp(str(path))
     reader = OpenFiles({str(path): before}.get)
     if is_open:
-        assert reader([str(path)], [(0, 3)]) == [b"xxx"]
+        assert reader([str(path)], these((0, 3))) == [b"xxx"]
     change(path)
     for _ in range(2):  # it is not forgotten either
         with pytest.raises(DataError, match=f"{path}: changed since it was indexed") as caught:
-            reader([str(path)], [(0, 900)])
+            reader([str(path)], these((0, 900)))
         assert f"modification mark {before.mark}" in str(caught.value.expected)
     path.write_bytes(b"x" * 1000)
     os.utime(path, ns=(before.mark, before.mark))
-    assert reader([str(path)], [(0, 3)]) == [b"xxx"]  # restored
+    assert reader([str(path)], these((0, 3))) == [b"xxx"]  # restored
 
 
 def test_a_file_that_vanished_is_named_unless_it_is_open(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"hello")
     reader = OpenFiles()
-    assert reader([str(path)], [(0, 2)]) == [b"he"]
+    assert reader([str(path)], these((0, 2))) == [b"he"]
     path.unlink()
-    assert reader([str(path)], [(1, 5)]) == [b"ello"]  # as the system has it
+    assert reader([str(path)], these((1, 5))) == [b"ello"]  # as the system has it
     with pytest.raises(DataError, match=f"{path}: no such file"):
-        OpenFiles()([str(path)], [(0, 2)])
+        OpenFiles()([str(path)], these((0, 2)))
 
 
 def test_a_range_past_the_end_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"hello")
-    for ranges in ([(2, 9)], [(0, 1), (2, 9)], [(0, 1), (200_000, 200_001)]):
+    for ranges in ([(2, 9)], [(0, 1), (2, 9)], these((0, 1), (200_000, 200_001))):
         with pytest.raises(DataError, match=f"{path}: ends before the row does"):
-            read_spans([str(path)] * len(ranges), ranges)
+            read_spans([str(path)] * len(ranges), these(*ranges))
 
 
 def test_no_more_files_are_opened_than_the_system_allows(tmp_path: Path) -> None:
@@ -175,5 +179,5 @@ def test_no_more_files_are_opened_than_the_system_allows(tmp_path: Path) -> None
         (tmp_path / str(i)).write_bytes(b"x")
     reader = OpenFiles()
     paths = [str(path) for path in tmp_path.iterdir()]
-    assert reader(paths, [(0, 1)] * len(paths)) == [b"x"] * len(paths)
+    assert reader(paths, these(*[(0, 1)] * len(paths))) == [b"x"] * len(paths)
     assert len(reader._files) == spans.MOST_OPEN

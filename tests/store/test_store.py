@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from playhead.errors import DataError, PrepareError
-from playhead.store import list_files, open_file, read_spans, replacing, stamp, swap_directory
+from playhead.store import Spans, list_files, open_file, read_spans, replacing, stamp, swap_directory
 
 
 def test_files_are_listed_in_the_order_of_patterns_and_by_name_within_one(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_ranges_are_read_without_a_shared_position(tmp_path: Path) -> None:
         assert file.read(0, 2) == bytes([0, 1])
         assert file.read(98, 10) == bytes([98, 99])
         assert file.read(200, 10) == b""
-    assert read_spans([str(path)], [(50, 51)]) == [bytes([50])]
+    assert read_spans([str(path)], Spans([50], [51])) == [bytes([50])]
 
 
 def test_a_stamp_tells_size_and_modification(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def _plain(batch: MicroBatch, plan: Plan, sources: Sources) -> dict[str, Any]:
 def _files(rows: Rows) -> list[dict[str, Any]]:
     """Where the first of some rows is, for programs: its bytes in each file, or its number where there are none."""
     shard = rows.shards[0]
-    spans = {shard.path(track): spans[0] for track, spans in rows.spans.items()}
+    spans = {shard.path(track): (spans.firsts[0], spans.ends[0]) for track, spans in rows.spans.items()}
     if not spans:
         return [{"file": shard.name, "row": int(rows.numbers[0])}]
     return [{"file": file, "offset": first, "num_bytes": end - first} for file, (first, end) in spans.items()]

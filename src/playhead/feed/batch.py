@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from playhead.feed.tasks import Task
@@ -11,7 +11,7 @@ from playhead.read import Incident
 from playhead.types import IntArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Batch(Mapping[str, Any]):
     """A micro-batch: a mapping of its fields, with where it stands in the run beside them.
 
@@ -21,15 +21,41 @@ class Batch(Mapping[str, Any]):
     """
 
     data: dict[str, Any]
-    step: int
-    lane: int
-    idle: bool
-    is_last_in_step: bool
     num_samples: int
-    sources: tuple[str, ...]
-    epochs: IntArray
-    rows: IntArray
-    task: Task = field(repr=False)
+    task: Task
+    source_names: tuple[str, ...]
+
+    @property
+    def step(self) -> int:
+        return self.task.work.step
+
+    @property
+    def lane(self) -> int:
+        return self.task.work.lane
+
+    @property
+    def idle(self) -> bool:
+        return self.task.work.idle
+
+    @property
+    def is_last_in_step(self) -> bool:
+        return self.task.is_last_in_step
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple([self.source_names[i] for i in self.task.work.picks.source.tolist()])
+
+    @property
+    def epochs(self) -> IntArray:
+        return self.task.work.picks.epoch
+
+    @property
+    def rows(self) -> IntArray:
+        return self.task.work.picks.row
+
+    def __repr__(self) -> str:
+        about = f"step={self.step}, lane={self.lane}, num_samples={self.num_samples}"
+        return f"Batch({about}{', idle' if self.idle else ''}, fields: {', '.join(self.data) or 'none'})"
 
     def __getitem__(self, name: str) -> Any:
         return self.data[name]
@@ -50,17 +76,6 @@ def batch_of(
     task: Task, data: dict[str, Any], source_names: tuple[str, ...], incidents: Sequence[Incident] = ()
 ) -> Batch:
     work = task.work
-    num_empty = sum(incident.substitute is None for incident in incidents)
-    num_empty += sum(row is None for row in (work.known or {}).values())
-    return Batch(
-        data=data,
-        step=work.step,
-        lane=work.lane,
-        idle=work.idle,
-        is_last_in_step=task.is_last_in_step,
-        num_samples=0 if work.idle else len(work.picks) - num_empty,
-        sources=tuple([source_names[i] for i in work.picks.source.tolist()]),
-        epochs=work.picks.epoch,
-        rows=work.picks.row,
-        task=task,
-    )
+    num_empty = sum(incident.substitute is None for incident in incidents) if incidents else 0
+    num_empty += sum(row is None for row in work.known.values()) if work.known else 0
+    return Batch(data, 0 if work.idle else len(work.picks) - num_empty, task, source_names)

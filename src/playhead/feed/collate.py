@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.errors import DataError
 from playhead.types import Array
@@ -33,8 +34,7 @@ class Collation:
     pad_values: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What a micro-batch is padded to: `length` of the sequence field, `size` in samples; None: as it comes."""
 
     length: int | None = None

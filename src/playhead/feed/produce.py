@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from playhead.errors import PlayheadError, RecipeError, SampleError
 from playhead.feed.collate import Collation, Payload, Sample, packed, padded
@@ -25,8 +26,7 @@ from playhead.recipe.values import Recipe
 UserFunction = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class Produced:
+class Produced(Struct, frozen=True):
     payload: Payload
     incidents: list[Incident]
 

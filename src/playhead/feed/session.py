@@ -6,8 +6,9 @@ It knows the plan, where delivery stands, and how to make the next tasks. It del
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from playhead.deal import check_world, identify
 from playhead.errors import EndOfStreamError, PlayheadError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -29,8 +28,7 @@ class PayloadWarning(UserWarning):
     """The plan is the same, but what is made of its samples may not be."""
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(Struct, frozen=True):
     """Where delivery stands: a cursor, the lanes done of the step there, and the totals so far."""
 
     cursor: Cursor

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.feed.collate import Shape
 from playhead.feed.shapes import shape_of
@@ -21,8 +21,7 @@ from playhead.recipe.values import Recipe, Unit
 from playhead.types import IntArray
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a worker needs to make a micro-batch: small, and the same whoever makes it.
 
     `known` says which rows stood in for bad ones the last time, by position.
@@ -59,8 +58,7 @@ def _unpacked(
     return Work(*head, Picks(*arrays), planned, Shape(*shape), packed, known)
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """Work, and what is true once it is delivered."""
 
     work: Work

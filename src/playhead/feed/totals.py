@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.plan.cursor import Place
 from playhead.plan.plan import Plan
@@ -44,8 +45,7 @@ def nothing_yet(plan: Plan) -> IntArray:
     return np.zeros((num_rows(plan), COLUMNS), np.int64)
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """Totals that are added up only when somebody asks: few batches are ever asked for theirs.
 
     `entries` are running totals of windows, each with how many of its micro-batches count.

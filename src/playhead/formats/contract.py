@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
+from playhead.store import Spans
 from playhead.types import Array, IntArray, LengthArray, UIntArray
 
 Sample = dict[str, Any]
@@ -62,30 +63,32 @@ class Chunk:
     ids: UIntArray | None = None
 
 
-Span = tuple[int, int]
-Fetch = Callable[[Sequence[str], Sequence[Span]], list[bytes]]
+Fetch = Callable[[Sequence[str], Spans], list[bytes]]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to read, of any number of shards: the shard of each, its number there, its (first byte, end) in each track.
+    """Rows to read, of any number of shards: the shard of each, its number there, its bytes in each track.
 
     `fetch` gets bytes of files; whether it opens, keeps, joins or caches anything is not the format's business.
     """
 
     shards: Sequence[Shard]
     numbers: IntArray
-    spans: Mapping[str, Sequence[Span]]
+    spans: Mapping[str, Spans]
     fetch: Fetch
 
     def payloads(self, track: str) -> list[bytes]:
         """The bytes of each row in a track."""
-        return self.fetch([shard.path(track) for shard in self.shards], self.spans[track])
+        shards = self.shards
+        if shards and shards[0] is shards[-1] and shards.count(shards[0]) == len(shards):
+            return self.fetch([shards[0].path(track)] * len(shards), self.spans[track])
+        return self.fetch([shard.path(track) for shard in shards], self.spans[track])
 
     def place(self, i: int) -> str:
         """Where a row is, for people."""
         shard = self.shards[i]
-        spans = [f"{shard.path(track)}, byte {spans[i][0]:,}" for track, spans in self.spans.items()]
+        spans = [f"{shard.path(track)}, byte {spans.firsts[i]:,}" for track, spans in self.spans.items()]
         return "; ".join(spans) or f"{shard.name}, row {int(self.numbers[i]):,}"
 
 

@@ -55,7 +55,7 @@ class Jsonl:
     def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
         decode, payloads = _DECODER.decode, rows.payloads(TRACK)
         try:
-            return [decode(raw) for raw in payloads]
+            return list(map(decode, payloads))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return [_object(raw.rstrip(), rows.place(i), "strict") for i, raw in enumerate(payloads)]
 

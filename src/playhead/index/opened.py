@@ -15,7 +15,7 @@ from playhead.formats.contract import Fetch, Rows, Shard
 from playhead.index.arrays import map_array
 from playhead.index.layout import VERSION, Meta, ShardEntry, file_name
 from playhead.seeds import hash_text
-from playhead.store import stamp
+from playhead.store import Spans, stamp
 from playhead.types import Array, IntArray, LengthArray, UIntArray
 
 
@@ -77,14 +77,19 @@ class Index:
 
     def locate(self, raw: IntArray, fetch: Fetch) -> Rows:
         """Where raw rows are, in the order given, to be read through `fetch`."""
-        of_row = self.shards_of(raw)
-        places = raw + of_row
-        spans = {
-            track: list(zip(offsets[places].tolist(), offsets[places + 1].tolist(), strict=True))
-            for track, offsets in self.offsets.items()
-        }
         shards = self.shards
-        return Rows([shards[i] for i in of_row.tolist()], raw - self.shard_starts[of_row], spans, fetch)
+        if len(shards) == 1:
+            return Rows(shards * len(raw), raw, self._spans(raw), fetch)
+        of_row = self.shards_of(raw)
+        numbers = raw - self.shard_starts[of_row]
+        return Rows([shards[i] for i in of_row.tolist()], numbers, self._spans(raw + of_row), fetch)
+
+    def _spans(self, places: IntArray) -> dict[str, Spans]:
+        """The bytes of rows, each track having one sentinel a shard among its offsets."""
+        after = places + 1
+        return {
+            track: Spans(offsets[places].tolist(), offsets[after].tolist()) for track, offsets in self.offsets.items()
+        }
 
     def find(self, sample_id: str) -> IntArray:
         """The raw rows with an id, in order; none where ids were not indexed."""

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.order import blend as blending
 from playhead.order import walk as walking
@@ -18,8 +19,7 @@ from playhead.order.walk import Walk
 from playhead.types import IntArray, kernel
 
 
-@dataclass(frozen=True)
-class Picks:
+class Picks(Struct, frozen=True):
     """What draws resolve to, as parallel arrays; `source` is a position in the stream's list of sources."""
 
     source: IntArray

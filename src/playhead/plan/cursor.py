@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A position in a sub-stream: a window, and a step in it."""
 
     window: int = 0
     step: int = 0
 
 
-@dataclass(frozen=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """The next step's number, where each sub-stream stands, and the receipt of all steps before.
 
     `turn` counts the turns dealt to sub-streams that are fused by weight; `receipt` is None for a cursor that was

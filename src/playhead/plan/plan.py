@@ -7,7 +7,7 @@ with the blend's own closed form.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -146,11 +146,11 @@ class Plan:
         alive = [i for i, (place, end) in enumerate(zip(places, ends, strict=True)) if _before(place, end)]
         if not alive:
             return None
-        cursor = replace(cursor, places=places)
+        turn = cursor.turn
         chosen = range(len(self.streams))
         if self.fuse is not None:
-            cursor = replace(cursor, turn=self._next_turn(cursor.turn, alive))
-            members, _ = blending.resolve(self.fuse, cursor.turn, cursor.turn + 1)
+            turn = self._next_turn(turn, alive)
+            members, _ = blending.resolve(self.fuse, turn, turn + 1)
             chosen = range(int(members[0]), int(members[0]) + 1)
         parts = []
         first_lane = 0
@@ -162,7 +162,7 @@ class Plan:
                 lanes = range(stream, num_lanes * len(self.streams), len(self.streams))
             parts.append(Part(stream, lanes, place if stream in alive else None))
             first_lane += num_lanes
-        return cursor, tuple(parts)
+        return Cursor(cursor.step, places, turn, cursor.receipt), tuple(parts)
 
     def _next_turn(self, turn: int, alive: list[int]) -> int:
         """The first turn from here on that goes to a sub-stream which has not ended."""

@@ -59,6 +59,8 @@ class Stream:
 
 
 def segment_at(stream: Stream, window: int) -> Segment:
+    if len(stream.segments) == 1:
+        return stream.segments[0]
     starts = [segment.first_window for segment in stream.segments]
     return stream.segments[bisect_right(starts, window) - 1]
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from playhead.order.picks import Picks
 from playhead.plan.cursor import Place
 from playhead.types import IntArray
 
 
-@dataclass(frozen=True)
-class MicroBatch:
+class MicroBatch(Struct, frozen=True):
     """What one rank feeds to one forward pass. `stream` says which sub-stream the picks' sources belong to.
 
     An idle one repeats the step's smallest real one, to be fed with weight 0.
@@ -31,8 +30,7 @@ class MicroBatch:
         return 0 if self.idle else len(self.picks)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """Lanes of a step, and the place of the sub-stream they are of; None where it ended."""
 
     stream: int
@@ -40,8 +38,7 @@ class Part:
     place: Place | None
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One optimizer step: its micro-batches, who has which lanes, and the receipt after it.
 
     The receipt is None where the way here was skipped.

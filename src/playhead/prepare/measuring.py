@@ -17,7 +17,7 @@ from playhead.read.decode import decoded
 from playhead.read.faults import placed
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import actual_length
-from playhead.read.mapping import Mapper, mapper_of, takes_generator
+from playhead.read.mapping import Mapper, takes_generator
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of
 from playhead.recipe.units import LARGEST_LENGTH
@@ -43,7 +43,7 @@ class Gauge:
     def lengths(self, stretch: Stretch) -> list[int]:
         """The length of each row; a sample that has none, or cannot be made, raises with its row and place."""
         function = _map_function(self.recipe, self.leaf)
-        mapper = None if function is None else mapper_of(function)
+        mapper = None if function is None else Mapper(function)
         files = stretch.files_to_read()
         found: list[int] = []
         for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):

@@ -15,7 +15,7 @@ import numpy as np
 from playhead.fingerprint import digest
 from playhead.formats.contract import Chunk, Rows, Shard
 from playhead.index.layout import FileEntry
-from playhead.store import OpenFiles, open_file, replacing
+from playhead.store import OpenFiles, Spans, open_file, replacing
 from playhead.types import IntArray, LengthArray, UIntArray
 
 MOST_ROWS = 1 << 12
@@ -50,7 +50,7 @@ class Stretch:
     def rows(self, low: int, high: int, files: OpenFiles) -> Rows:
         """Some of its rows, counted from its first, as a format reads them."""
         spans = {
-            track: list(zip(bounds[low:high].tolist(), bounds[low + 1 : high + 1].tolist(), strict=True))
+            track: Spans(bounds[low:high].tolist(), bounds[low + 1 : high + 1].tolist())
             for track, bounds in self.bounds.items()
         }
         numbers = np.arange(self.number + low, self.number + high)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from playhead.seeds import extend
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class SampleGenerator:
+class SampleGenerator(Struct):
     """A numpy Generator keyed by (seed, source name, epoch, row): the same on any rank and worker, after any resume."""
 
-    __slots__ = ("_epoch", "_generator", "_row", "_source_key")
-
-    def __init__(self, source_key: int, epoch: int, row: int) -> None:
-        self._source_key, self._epoch, self._row = source_key, epoch, row
-        self._generator: np.random.Generator | None = None
+    _source_key: int
+    _epoch: int
+    _row: int
+    _generator: np.random.Generator | None = None
 
     @property
     def generator(self) -> np.random.Generator:

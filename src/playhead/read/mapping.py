@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from playhead.errors import RecipeError, SampleError
 from playhead.read.generator import SampleGenerator
 
 Sample = dict[str, Any]
-Mapper = Callable[[Sample, SampleGenerator], Sample]
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -20,27 +19,45 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def mapper_of(function: Callable[..., Any]) -> Mapper:
-    """The function as one that takes (sample, generator), checks what it gets back, and names what goes wrong."""
-    with_generator = takes_generator(function)
-    name = name_of(function)
+class Mapper:
+    """The function as one that takes a sample and its generator, checks what it gives, and names what goes wrong."""
 
-    def call(sample: Sample, generator: SampleGenerator) -> Sample:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._with_generator = takes_generator(function)
+
+    def __call__(self, sample: Sample, generator: SampleGenerator) -> Sample:
+        done, problem = self.run([sample], [generator])
+        if problem is not None:
+            raise problem from problem.__cause__
+        return done[0]
+
+    def run(
+        self, samples: Iterable[Sample], generators: Iterable[SampleGenerator]
+    ) -> tuple[list[Sample], SampleError | None]:
+        """The samples mapped, up to the first that goes wrong, and how that one does."""
+        function, done = self._function, list[Sample]()
         try:
-            found = function(sample, generator) if with_generator else function(sample)
-        except Exception as error:
-            raise SampleError(
-                f"the map {name} raised {type(error).__name__}: {error}", found=f"in {place_of(error, function)}"
-            ) from error
-        if not isinstance(found, dict):
-            raise SampleError(
-                f"the map {name} returned {'None' if found is None else type(found).__name__}",
-                expected="a dictionary for every sample",
-                fix="return the sample; rows are left out with `keep`, `drop_ids` or `drop_rows`, not by the map",
+            for sample, generator in zip(samples, generators, strict=True):
+                found = function(sample, generator) if self._with_generator else function(sample)
+                if not isinstance(found, dict):
+                    return done, self._not_a_dictionary(found)
+                done.append(found)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; it is told, not hidden
+            problem = SampleError(
+                f"the map {name_of(function)} raised {type(error).__name__}: {error}",
+                found=f"in {place_of(error, function)}",
             )
-        return found
+            problem.__cause__ = error
+            return done, problem
+        return done, None
 
-    return call
+    def _not_a_dictionary(self, found: Any) -> SampleError:
+        return SampleError(
+            f"the map {name_of(self._function)} returned {'None' if found is None else type(found).__name__}",
+            expected="a dictionary for every sample",
+            fix="return the sample; rows are left out with `keep`, `drop_ids` or `drop_rows`, not by the map",
+        )
 
 
 def takes_generator(function: Callable[..., Any]) -> bool:

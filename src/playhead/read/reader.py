@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.errors import DataError, PlayheadError, SampleError
 from playhead.formats.contract import Format, Sample
@@ -18,7 +20,7 @@ from playhead.read.decode import decoded
 from playhead.read.faults import Incident, candidates, placed
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import LengthError, check_length, cut
-from playhead.read.mapping import Mapper, mapper_of
+from playhead.read.mapping import Mapper
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of, sample_key
 from playhead.recipe.values import Recipe
@@ -26,8 +28,7 @@ from playhead.store import OpenFiles, Stamp
 from playhead.types import IntArray
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """A micro-batch to read: picks of one sub-stream, and their lengths as planned.
 
     `known` says what stood in for a position the last time (None: nothing did), so that a replay is identical.
@@ -82,29 +83,14 @@ class Reader:
         """The samples in order (None: an empty slot), and what was replaced on the way."""
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
-        known = request.known or {}
-        epochs, rows = request.picks.epoch.tolist(), request.picks.row.tolist()
-        lengths = [None] * len(rows) if request.lengths is None else request.lengths.tolist()
         for number, positions in _by_source(request.picks.source).items():
             source = self._streams[request.stream][number]
             raws = self._together(source, request.picks.row[positions])
-            plain = source.as_read and request.lengths is None and not known
-            for position, raw in zip(positions, raws, strict=True):
-                if plain and raw is not None:
+            if source.as_read and request.lengths is None and not request.known and raws is not None:
+                for position, raw in zip(positions, raws, strict=True):
                     samples[position] = raw
-                    continue
-                epoch, row, planned = epochs[position], rows[position], lengths[position]
-                if position in known:
-                    samples[position] = self._again(source, epoch, known[position], planned)
-                    continue
-                try:
-                    samples[position] = self._sample(source, epoch, row, planned, raw)
-                except PlayheadError as error:
-                    if not self._replaces(error):
-                        raise
-                    samples[position], substitute = self._substitute(source, epoch, row, planned)
-                    found = (source.name, epoch, row, substitute, str(error), request.step, request.lane)
-                    incidents.append(Incident(*found))
+            else:
+                self._finish(request, source, positions, raws, samples, incidents)
         return samples, incidents
 
     def filler(self, request: Request) -> Sample:
@@ -122,6 +108,49 @@ class Reader:
             f"{len(rows)} others",
             fix="look at the quarantine files under `cache_dir`, and mend the data or the map",
         )
+
+    def _finish(
+        self,
+        request: Request,
+        source: _Source,
+        positions: list[int],
+        raws: list[Sample] | None,
+        samples: list[Sample | None],
+        incidents: list[Incident],
+    ) -> None:
+        """Decode, map and check the samples of a source, and replace those that fail."""
+        picks, known = request.picks, request.known or {}
+        epochs, rows = picks.epoch[positions].tolist(), picks.row[positions].tolist()
+        lengths = [None] * len(rows) if request.lengths is None else request.lengths[positions].tolist()
+        mapped = [] if raws is None or known else self._mapped(source, epochs, rows, raws)
+        if len(mapped) == len(positions) and request.lengths is None and isinstance(mapped[-1], dict):
+            for position, sample in zip(positions, mapped, strict=True):
+                samples[position] = sample  # type: ignore[assignment]  # all are, if the last is a sample
+            return
+        for i, (position, epoch, row, planned) in enumerate(zip(positions, epochs, rows, lengths, strict=True)):
+            if position in known:
+                samples[position] = self._again(source, epoch, known[position], planned)
+                continue
+            try:
+                if i < len(mapped):
+                    samples[position] = self._checked(source, row, planned, mapped[i])
+                else:
+                    samples[position] = self._sample(source, epoch, row, planned, None if raws is None else raws[i])
+            except PlayheadError as error:
+                if not self._replaces(error):
+                    raise
+                samples[position], substitute = self._substitute(source, epoch, row, planned)
+                found = (source.name, epoch, row, substitute, str(error), request.step, request.lane)
+                incidents.append(Incident(*found))
+
+    def _mapped(
+        self, source: _Source, epochs: list[int], rows: list[int], raws: list[Sample]
+    ) -> list[Sample | SampleError]:
+        """The samples mapped in one go, up to the first that fails, which comes as its error; none if decoded first."""
+        if source.mapper is None or source.decodes:
+            return []
+        done, problem = source.mapper.run(raws, map(SampleGenerator, repeat(source.key), epochs, rows))
+        return [*done] if problem is None else [*done, problem]
 
     def _replaces(self, error: PlayheadError) -> bool:
         """Whether the recipe wants another sample in place of one that failed like this."""
@@ -146,17 +175,18 @@ class Reader:
                 return self._sample(source, epoch, candidate, own, None), candidate
         return None, None
 
-    def _together(self, source: _Source, rows: IntArray) -> list[Sample | None]:
-        """Raw samples read at once; None for each where that fails: read one by one, the good are told from the bad."""
-        with suppress(PlayheadError):
+    def _together(self, source: _Source, rows: IntArray) -> list[Sample] | None:
+        """Raw samples read at once; None where that fails: read one by one, the good are told from the bad."""
+        try:
             raws = self._raw(source, rows)
-            if len(raws) == len(rows):
-                return [*raws]
-        return [None] * len(rows)
+        except PlayheadError:
+            return None
+        return raws if len(raws) == len(rows) else None
 
     def _raw(self, source: _Source, rows: IntArray) -> list[Sample]:
         located = source.table.locate(rows, self._files)
-        return [*source.format.read(located, source.leaf.source.options)]
+        raws = source.format.read(located, source.leaf.source.options)
+        return raws if isinstance(raws, list) else [*raws]
 
     def _one(self, source: _Source, row: int) -> Sample:
         raws = self._raw(source, np.array([row]))
@@ -172,11 +202,20 @@ class Reader:
             sample = decoded(raw) if source.decodes else raw
             if source.mapper is not None:
                 sample = source.mapper(sample, SampleGenerator(source.key, epoch, row))
-            if planned is not None:
-                sample = check_length(sample, planned, self._recipe, source.leaf, source.table, row)
+        except (SampleError, DataError) as error:
+            return self._checked(source, row, planned, error)
+        return self._checked(source, row, planned, sample)
+
+    def _checked(self, source: _Source, row: int, planned: int | None, made: Sample | PlayheadError) -> Sample:
+        """A sample as long as planned; what went wrong with it is told with its place."""
+        try:
+            if isinstance(made, PlayheadError):
+                raise made from made.__cause__
+            if planned is None:
+                return made
+            return check_length(made, planned, self._recipe, source.leaf, source.table, row)
         except (SampleError, DataError) as error:
             raise placed(error, source.name, f"row {row:,}", source.table.place(row)) from error.__cause__
-        return sample
 
 
 def _by_source(sources: IntArray) -> dict[int, list[int]]:
@@ -197,7 +236,7 @@ def _ready(recipe: Recipe, leaf: Leaf, table: Table, given: Callable[..., Any] |
     named = map_of(recipe, leaf)
     # A function given in place of the recipe's map does not replace a source's own.
     function = given if named is None or (given is not None and leaf.source.map is None) else resolve_function(*named)
-    mapper = None if function is None else mapper_of(function)
+    mapper = None if function is None else Mapper(function)
     found = format_of(leaf.source, leaf.path)
     return _Source(leaf, table, found.format, recipe.decode and found.raw_members, mapper, sample_key(recipe, leaf))
 

@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import sub
 from threading import Lock
+from typing import NamedTuple
 
 from playhead.errors import DataError
 from playhead.store.local import LocalFile, Stamp, unreadable
 
-Span = tuple[int, int]
-
 NEAR_BYTES = 1 << 14  # reading this much for nothing costs less than another request
 MOST_JOINED_BYTES = 1 << 22
 MOST_OPEN = 256
+
+
+class Spans(NamedTuple):
+    """Byte ranges as two lists of the same length: the first byte of each, and the byte after its last."""
+
+    firsts: list[int]
+    ends: list[int]
 
 
 class OpenFiles:
@@ -30,8 +38,8 @@ class OpenFiles:
         self._files: OrderedDict[str, _Owned] = OrderedDict()
         self._lock = Lock()
 
-    def __call__(self, paths: Sequence[str], spans: Sequence[Span]) -> list[bytes]:
-        """The bytes of each (first byte, end) of each path, in the order given."""
+    def __call__(self, paths: Sequence[str], spans: Spans) -> list[bytes]:
+        """The bytes of each range of each path, in the order given."""
         if not paths:
             return []
         if paths.count(paths[0]) == len(paths):
@@ -41,35 +49,37 @@ class OpenFiles:
             by_path.setdefault(path, []).append(i)
         found: list[bytes] = [b""] * len(paths)
         for path, wanted in by_path.items():
-            for i, data in zip(wanted, self._of_file(path, [spans[i] for i in wanted]), strict=True):
+            part = Spans([spans.firsts[i] for i in wanted], [spans.ends[i] for i in wanted])
+            for i, data in zip(wanted, self._of_file(path, part), strict=True):
                 found[i] = data
         return found
 
-    def _of_file(self, path: str, spans: Sequence[Span]) -> list[bytes]:
+    def _of_file(self, path: str, spans: Spans) -> list[bytes]:
         owned = self._file(path)  # held while it is read: another thread may let go of it meanwhile
         try:
-            found = self._one_by_one(owned, spans) if _far_apart(spans) else self._joined(owned, spans)
+            found = self._one_by_one(owned, spans) if _far_apart(spans.firsts) else self._joined(owned, spans)
         except OSError as error:
             raise unreadable(path, error) from error
         self._check(owned)
         return found
 
-    def _one_by_one(self, owned: _Owned, spans: Sequence[Span]) -> list[bytes]:
-        descriptor, pread = owned.file.descriptor, os.pread
-        found = [pread(descriptor, end - first, first) for first, end in spans]
-        if sum(map(len, found)) == sum([end - first for first, end in spans]):
+    def _one_by_one(self, owned: _Owned, spans: Spans) -> list[bytes]:
+        sizes = list(map(sub, spans.ends, spans.firsts))
+        found = list(map(os.pread, repeat(owned.file.descriptor), sizes, spans.firsts))
+        if list(map(len, found)) == sizes:
             return found
-        return [self._with_patience(owned, first, end) for first, end in spans]
+        return [self._with_patience(owned, first, end) for first, end in zip(*spans, strict=True)]
 
-    def _joined(self, owned: _Owned, spans: Sequence[Span]) -> list[bytes]:
+    def _joined(self, owned: _Owned, spans: Spans) -> list[bytes]:
         """Ranges in order of place, a request for each run of near ones."""
-        found: list[bytes] = [b""] * len(spans)
-        wanted = sorted(range(len(spans)), key=spans.__getitem__)
+        firsts, ends = spans
+        found: list[bytes] = [b""] * len(firsts)
+        wanted = sorted(range(len(firsts)), key=firsts.__getitem__)
         descriptor, pread, run = owned.file.descriptor, os.pread, 0
-        first, end = spans[wanted[0]]
+        first, end = firsts[wanted[0]], ends[wanted[0]]
         for position in range(1, len(wanted) + 1):
             if position < len(wanted):
-                next_first, next_end = spans[wanted[position]]
+                next_first, next_end = firsts[wanted[position]], ends[wanted[position]]
                 if next_first <= end + NEAR_BYTES and next_end - first <= MOST_JOINED_BYTES:
                     end = max(end, next_end)
                     continue
@@ -80,7 +90,7 @@ class OpenFiles:
                 found[wanted[run]] = data
             else:
                 for i in wanted[run:position]:
-                    found[i] = data[spans[i][0] - first : spans[i][1] - first]
+                    found[i] = data[firsts[i] - first : ends[i] - first]
             if position < len(wanted):
                 run, first, end = position, next_first, next_end
         return found
@@ -120,13 +130,13 @@ class OpenFiles:
         return owned
 
 
-def _far_apart(spans: Sequence[Span]) -> bool:
+def _far_apart(firsts: list[int]) -> bool:
     """Whether ranges seem spread so widely that hardly any two are near; then sorting them is not worth its time.
 
     A guess from a few of them: being wrong costs time, and nothing else.
     """
-    some = spans[:: len(spans) // 8 + 1]
-    return max(some)[0] - min(some)[0] > 2 * NEAR_BYTES * len(spans)
+    some = firsts[:: len(firsts) // 8 + 1]
+    return max(some) - min(some) > 2 * NEAR_BYTES * len(firsts)
 
 
 class _Owned:
@@ -167,6 +177,6 @@ def _changed(path: str, found: Stamp, expected: Stamp) -> DataError:
     )
 
 
-def read_spans(paths: Sequence[str], spans: Sequence[Span]) -> list[bytes]:
+def read_spans(paths: Sequence[str], spans: Spans) -> list[bytes]:
     """The bytes of some ranges, once, with nothing kept open."""
     return OpenFiles()(paths, spans)
