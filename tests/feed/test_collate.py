@@ -140,6 +140,8 @@ def test_an_empty_sequence_beside_others_takes_their_shape_and_type() -> None:
     assert pad([{"tokens": []}, {"tokens": [2**60 + 1]}])["tokens"].tolist() == [[0], [2**60 + 1]]
     assert pack([{"tokens": []}, {"tokens": [2**60 + 1]}], 1)["tokens"].tolist() == [2**60 + 1]
     assert pad([{"tokens": []}])["tokens"].shape == (1, 0)
+    assert pad([{"tokens": []}, {"tokens": []}])["tokens"].dtype == np.int64
+    assert pad([{"tokens": np.zeros(0, np.float32)}])["tokens"].dtype == np.float32
     shapes = [{"tokens": np.zeros((0, 2))}, {"tokens": np.ones((1, 2))}, {"tokens": []}]
     assert pad(shapes)["tokens"].shape == (3, 1, 2)
     assert pack(shapes, 3)["tokens"].shape == (3, 2)
@@ -156,6 +158,7 @@ def test_an_empty_sequence_beside_others_takes_their_shape_and_type() -> None:
             'field "tokens" is ragged in more',
             "pad the other",
         ),
+        ([{"tokens": [2**70]}, {"tokens": [1]}], 'field "tokens" holds what an array cannot', "that fit in `map`"),
         ([{"tokens": [1], "weights": 3}], 'field "weights" of the samples has the name', "rename it in `map`"),
     ],
 )

@@ -87,6 +87,13 @@ def test_a_source_that_its_rules_empty_names_the_rule_that_took_most(tmp_path: P
     assert '"keep n: 8.." drops 8' in message
 
 
+def test_a_rule_on_a_field_that_no_row_has_names_the_field(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": i, "duration": 3.0} for i in range(10)])
+    message = refuse(tmp_path, keep={"durration": [1, 40]})
+    assert 'no row is left: none has a number in "durration"' in message
+    assert "correct the name in `keep`" in message
+
+
 def test_failures_in_worker_processes_are_told_the_same(tmp_path: Path) -> None:
     for i in range(3):
         (tmp_path / f"{i}.jsonl").write_text('{"n": 1}\n[]\n')

@@ -72,6 +72,7 @@ BAD = {
     "weights and temperature": (recipe(source(weight=1), temperature=0.5), "sources[0].weight"),
     "weights and temperature of a group": (recipe(group("g", source(weight=1), temperature=1)), "sources[0].sources[0].weight"),
     "weights and epochs": (recipe(source(weight=1), epochs=1), 'sources[0].weight "a": has no meaning together with'),
+    "a temperature too high": (recipe(group("g", temperature=11)), "sources[0].temperature: too high"),
     "temperature and epochs": (recipe(group("g", temperature=1), epochs=1), "sources[0].temperature: has no meaning"),
     "weights in evaluation": (evaluated(source("b", weight=1)), 'evaluation.dev.sources[0].weight "b": evaluation'),
     "exhaustion and epochs": (recipe(A, epochs=1, exhaustion="drop"), "exhaustion: has no meaning"),

@@ -198,8 +198,23 @@ def _inner(name: str, arrays: list[Array]) -> tuple[int, ...]:
 
 
 def _blank(name: str, shape: tuple[int, ...], arrays: list[Array], pad_value: float) -> Array:
-    dtype = np.result_type(*([array.dtype for array in arrays if len(array)] or [array.dtype for array in arrays]))
+    filled = [array.dtype for array in arrays if len(array)]
+    dtype = np.result_type(*(filled or [array.dtype for array in arrays]))
+    if not filled and dtype == np.float64:  # numpy's guess for an empty list; a sequence of tokens is likelier
+        dtype = np.dtype(np.int64)
+    if dtype.kind == "O":
+        raise _not_numbers(name, arrays)
     return np.full(shape, _pad_value(name, pad_value, dtype), dtype) if pad_value else np.zeros(shape, dtype)
+
+
+def _not_numbers(name: str, arrays: list[Array]) -> DataError:
+    odd = next(value for array in arrays if array.dtype.kind == "O" for value in array.ravel().tolist())
+    return DataError(
+        f'field "{name}" holds what an array cannot',
+        found=f"{odd!r}"[:80],
+        expected="numbers that fit 64 bits",
+        fix="make them numbers that fit in `map`, leave the field out with `fields: [...]`, or give a `collate` function",
+    )
 
 
 def _pad_value(name: str, value: float, dtype: np.dtype[Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Protocol
 from playhead.errors import DataError
 
 BLOCK = 512
+_GZIP = b"\x1f\x8b"
 _AHEAD = 1 << 14
 _LONGEST_EXTENSION = 1 << 20
 _REGULAR = b"0\0" + b"7"
@@ -98,6 +99,13 @@ class TarReader:
     def _header(self, position: int) -> bytes | None:
         """The header at a position; None at the end of the archive."""
         header = self.read(position, BLOCK)
+        if position == 0 and header.startswith(_GZIP):
+            raise DataError(
+                f"{self.file.path}: is compressed",
+                found="gzip",
+                expected="a plain tar: members of a compressed one cannot be read by their place",
+                fix="unpack it with `gzip --decompress`; its members may be compressed themselves",
+            )
         if len(header) == BLOCK and header.count(0) == BLOCK:
             self._check_nothing_follows(position)
             return None

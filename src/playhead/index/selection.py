@@ -132,6 +132,15 @@ def write_selection(layout: Layout, index: Index) -> SelectionMeta:
 def nothing_left(layout: Layout, index: Index, losses: tuple[Loss, ...]) -> DataError:
     name, path = layout.leaf.source.name, layout.leaf.path
     worst = max(losses, key=lambda loss: loss.num_rows, default=None)
+    columns = {column: np.asarray(index.column(column)) for column in index.meta.spec.columns}
+    nowhere = [column for column, values in columns.items() if values.dtype.kind == "f" and np.isnan(values).all()]
+    if worst is not None and nowhere:
+        return DataError(
+            f'{path} "{name}": no row is left: none has a number in "{nowhere[0]}"',
+            found=f'{index.meta.num_rows:,} rows, of which "{worst.rule}" drops {worst.num_rows:,}',
+            expected="the name of a field of the rows",
+            fix="correct the name in `keep`, or drop the rule",
+        )
     return DataError(
         f'{path} "{name}": no row is left',
         found="no rows in its files"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from playhead.errors import RecipeError
 from playhead.recipe.values import Group, Recipe, Source
 
+_HIGHEST_TEMPERATURE = 10
+
 
 def check_weights(recipe: Recipe) -> None:
     """Refuse weights that cannot be a share of something, or that would be ignored."""
@@ -23,6 +25,12 @@ def check_weights(recipe: Recipe) -> None:
 def _check_level(
     path: str, owner: str, entries: list[Source | Group], temperature: float | None, epochs: int | None
 ) -> None:
+    if temperature is not None and temperature > _HIGHEST_TEMPERATURE:
+        raise RecipeError(
+            f"{owner}temperature: too high",
+            found=f"{temperature:g}",
+            expected=f"above 0, at most {_HIGHEST_TEMPERATURE}: 1 is by size, higher leaves little to all but the largest",
+        )
     if temperature is not None and epochs is not None:
         raise _against_epochs(f"{owner}temperature", f"{temperature:g}")
     weighted = [i for i, entry in enumerate(entries) if entry.weight is not None]
