@@ -213,7 +213,7 @@ def _not_numbers(name: str, arrays: list[Array]) -> DataError:
         f'field "{name}" holds what an array cannot',
         found=f"{odd!r}"[:80],
         expected="numbers that fit 64 bits",
-        fix="make them numbers that fit in `map`, leave the field out with `fields: [...]`, or give a `collate` function",
+        fix="make numbers that fit in `map`, leave the field out with `fields: [...]`, or give a `collate` function",
     )
 
 

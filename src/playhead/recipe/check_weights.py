@@ -29,7 +29,7 @@ def _check_level(
         raise RecipeError(
             f"{owner}temperature: too high",
             found=f"{temperature:g}",
-            expected=f"above 0, at most {_HIGHEST_TEMPERATURE}: 1 is by size, higher leaves little to all but the largest",
+            expected=f"above 0, at most {_HIGHEST_TEMPERATURE}; 1 shares by size, more leaves the small ever less",
         )
     if temperature is not None and epochs is not None:
         raise _against_epochs(f"{owner}temperature", f"{temperature:g}")
