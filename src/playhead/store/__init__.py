@@ -7,7 +7,7 @@ from playhead.store.addresses import is_url
 from playhead.store.files import File, list_files, open_file, stamp, stream
 from playhead.store.local import LocalFile, Stamp
 from playhead.store.spans import OpenFiles, read_spans
-from playhead.store.writing import fresh_directory, replacing, swap_directory, writing_to
+from playhead.store.writing import fresh_directory, replacing, swap_directory, sync_directory, writing_to
 
 __all__ = [
     "File",
@@ -23,5 +23,6 @@ __all__ = [
     "stamp",
     "stream",
     "swap_directory",
+    "sync_directory",
     "writing_to",
 ]
