@@ -133,9 +133,14 @@ def measure(case: str, folder: Path, num_samples: int) -> None:
         f"{case:<6} megatron-core {oracle['seconds']:7.1f} s {oracle['peak_mb']:7.0f} MB   "
         f"playhead {ours['seconds']:7.1f} s {ours['peak_mb']:7.0f} MB   "
         f"{oracle['seconds'] / ours['seconds']:.1f} times as fast (target: 3), "
-        f"{ours['peak_mb'] / oracle['peak_mb']:.2f} of the memory (target: 0.5)",
+        f"{ours['peak_mb'] / oracle['peak_mb']:.2f} of the memory (target: 0.5); "
+        f"single runs {spread(runs['oracle'])} and {spread(runs['ours'])}",
         flush=True,
     )
+
+
+def spread(runs: list[dict[str, float]]) -> str:
+    return ", ".join(f"{run['seconds']:.1f}" for run in runs) + " s"
 
 
 def call(*words: object) -> str:
