@@ -35,6 +35,7 @@ USED = {
     "phase-transition-iterations": ONE,
     "mid-level-dataset-surplus": ONE,
     "prepare-cache-world-size": ONE,
+    "prepare-cache-start-iteration": ONE,
     "tensor-model-parallel-size": ONE,
     "pipeline-model-parallel-size": ONE,
     "context-parallel-size": ONE,
