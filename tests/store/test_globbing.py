@@ -12,12 +12,12 @@ from playhead.store.globbing import fixed_part, matches
 
 _NAMES = st.sampled_from(["a", "b", "ab", "a1", ".h", "x.jsonl", "[1]"])
 _PATTERNS = st.sampled_from(["*", "**", "a*", "?", "[ab]", "*.jsonl", "a", "x.jsonl", ".*", "[!a]"])
+_KEYS = st.lists(_NAMES, min_size=1, max_size=3).map(tuple)
+# Whether `x/**` names the file x itself differs between releases of Python: `**` stands last only where it is alone.
+_PARTS = st.lists(_PATTERNS, min_size=1, max_size=3).filter(lambda parts: parts[-1] != "**" or len(parts) == 1)
 
 
-@given(
-    st.sets(st.lists(_NAMES, min_size=1, max_size=3).map(tuple), max_size=8),
-    st.lists(_PATTERNS, min_size=1, max_size=3),
-)
+@given(st.sets(_KEYS, max_size=8), _PARTS)
 def test_keys_match_as_files_of_the_same_names_do(keys: set[tuple[str, ...]], parts: list[str]) -> None:
     names = {key for key in keys if not any(key == other[: len(key)] for other in keys if other != key)}
     pattern = "/".join(parts)
