@@ -20,6 +20,7 @@ from loopback import Loopback, serving
 from playhead.errors import DataError, PrepareError
 from playhead.megatron.arguments import read_request
 from playhead.megatron.check_job import check_request
+from playhead.megatron.idx import open_idx
 from playhead.megatron.merging import merge_prefixes
 from playhead.megatron.prepare_job import prepare_request
 from small_data import bytes_of
@@ -118,6 +119,16 @@ def test_a_server_that_stumbles_does_not_change_a_byte(bucket: Loopback, tmp_pat
     prepare(tmp_path, workers=1, force=True)
     assert (bucket.statuses, bucket.cuts) == ([], [])
     assert files(tmp_path / "cache") == first
+
+
+@pytest.mark.parametrize("place", ["disk", "bucket"])
+def test_an_index_that_changes_while_the_cache_is_made_is_refused(bucket: Loopback, tmp_path: Path, place: str) -> None:
+    idx = open_idx("s3://bucket/data/a" if place == "bucket" else str(tmp_path / "a"))
+    other = (tmp_path / "b.idx").read_bytes()
+    (tmp_path / "a.idx").write_bytes(other)
+    bucket.objects["/bucket/data/a.idx"] = other
+    with pytest.raises(DataError, match=r"a\.idx: changed while it was read"):
+        idx.lengths()
 
 
 def test_missing_and_short_objects_are_named_and_nothing_is_written(bucket: Loopback, tmp_path: Path) -> None:
