@@ -223,11 +223,6 @@ def test_all_broken_datasets_are_listed(folder: Path) -> None:
     assert "b.bin" in str(caught.value)
 
 
-def test_a_url_says_that_object_stores_come_later(folder: Path) -> None:
-    with pytest.raises(DataError, match="s3://bucket/a: object stores come later"):
-        prepare(folder, "--data-path", "s3://bucket/a")
-
-
 def test_too_little_memory_is_refused_before_anything_is_written(folder: Path) -> None:
     with pytest.raises(RecipeError, match="does not fit into the memory"):
         prepare(folder, memory_mb=10)

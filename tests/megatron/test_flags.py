@@ -104,6 +104,7 @@ def test_counts_follow_the_release() -> None:
     assert counts(f"{base} --train-iters 100 --start-eval-at-iter 35", "0.18") == (800, 8 * 3 * 8, 24)
     assert counts(f"{base} --train-iters 100 --eval-global-batch-size 2", "0.18") == (800, 11 * 3 * 2, 6)
     assert counts("--global-batch-size 8 --train-iters 5000") == (40_000, 6 * 100 * 8, 800)
+    assert counts("--global-batch-size 8 --train-iters 5000", "0.18") == (40_000, 0, 800)
 
 
 def test_the_batch_size_comes_from_the_world_when_it_is_not_given() -> None:
@@ -127,6 +128,7 @@ def test_phases_make_train_the_current_one() -> None:
         "--train-iters 100 --global-batch-size 2 --phase-transition-iterations 30,60 --eval-iters 0 --eval-interval 9"
     )
     assert [counts(text, "0.18", at)[0] for at in (0, 29, 30, 60, 99)] == [60, 60, 60, 80, 80]
+    assert counts(f"{text} --prepare-cache-start-iteration 60", "0.18")[0] == 80
     with pytest.raises(RecipeError, match="past the end"):
         counts(text, "0.18", 100)
 

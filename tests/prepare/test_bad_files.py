@@ -58,6 +58,10 @@ def test_a_missing_file_and_a_pattern_in_vain_are_refused(tmp_path: Path) -> Non
     assert "*.jsonl: no file matches" in refuse(tmp_path)
 
 
+def test_an_object_store_is_refused_until_training_can_read_it(tmp_path: Path) -> None:
+    assert "training does not read object stores yet" in refuse(tmp_path, path=["s3://bucket/*.jsonl"])
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").mkdir()
     assert "a.jsonl: cannot be read" in refuse(tmp_path, "a.jsonl")

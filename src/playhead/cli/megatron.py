@@ -24,26 +24,13 @@ _Workers = Annotated[int | None, typer.Option(min=1, help="Datasets at a time; b
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def _arguments(
-    context: typer.Context, config: Path | None, release: str | None, like: Path | None, keep: bool, at: int
-) -> Any:
-    """The request of a job: its flags as given, after those of the file, which they replace."""
-    from playhead.megatron.arguments import read_request
-    from playhead.megatron.flags import words_of
-    from playhead.megatron.settings import read_settings
+def _request(context: typer.Context, config: Path | None, **own: Any) -> Any:
+    """The request of a job: flags and options as given, after those of the file, which they replace."""
+    from playhead.megatron.settings import read_settings, request_of
 
     named = {} if config is None else read_settings(config)
-    named = {str(name).replace("-", "_"): value for name, value in named.items()}
-    own = {name: named.pop(name, None) for name in ("megatron_release", "like", "keep_partial_validation_sequence")}
-    started = named.pop("at_iteration", 0)
-    found = own["megatron_release"]
-    return read_request(
-        [*words_of(named), *context.args],
-        release=release or (None if found is None else str(found)),
-        like=like or own["like"],
-        keep_partial=keep or bool(own["keep_partial_validation_sequence"]),
-        iteration=at or int(started),
-    )
+    given = {name: value for name, value in own.items() if value}
+    return request_of({**named, **given}, context.args)
 
 
 @app.command("prepare-cache", context_settings=_JOB)
@@ -70,7 +57,8 @@ def prepare_cache(
     from playhead.megatron.sequences import write_sequences
     from playhead.megatron.survey import survey_job
 
-    request = _arguments(context, config, megatron_release, like, keep_partial, at_iteration)
+    own = {"megatron_release": megatron_release, "like": like, "at_iteration": at_iteration}
+    request = _request(context, config, **own, keep_partial_validation_sequence=keep_partial)
     settings: dict[str, Any] = {"workers": workers, "memory_mb": memory, "force": force}
     with building() as progress:
         report = prepare_request(request, dry_run=dry_run, progress=progress, announce=print_effort, **settings)
@@ -97,7 +85,8 @@ def check_cache(
     from playhead.cli.megatron_view import print_check
     from playhead.megatron.check_job import check_request
 
-    request = _arguments(context, config, megatron_release, like, keep_partial, at_iteration)
+    own = {"megatron_release": megatron_release, "like": like, "at_iteration": at_iteration}
+    request = _request(context, config, **own, keep_partial_validation_sequence=keep_partial)
     report = check_request(request, workers or 1)
     print_check(report, asked_fast=request.fast_load, as_json=as_json)
     if not report.good or (request.fast_load and report.fast_load):

@@ -19,7 +19,7 @@ from playhead.formats.lines import Lines, read_lines
 from playhead.formats.registry import check_options, register
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
-from playhead.store import LocalFile, list_files, open_file
+from playhead.store import File, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "jsonl"
@@ -66,7 +66,7 @@ class Jsonl:
 class _Row:
     """One line, seen by a Collector."""
 
-    def __init__(self, raw: bytes, file: LocalFile, line: int, offset: int) -> None:
+    def __init__(self, raw: bytes, file: File, line: int, offset: int) -> None:
         self.where = f"{file.path}, line {line:,}, byte {offset:,}"
         self._raw = raw
         self._value = _object(raw, self.where)
@@ -91,7 +91,7 @@ class _Row:
         return self._value
 
 
-def _line_by_line(file: LocalFile, lines: Lines, collector: Collector) -> Collected:
+def _line_by_line(file: File, lines: Lines, collector: Collector) -> Collected:
     """The slow, obvious way, which says which line is at fault and how."""
     line, counted = lines.first_line, 0
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
@@ -122,7 +122,7 @@ def _object(raw: bytes, where: str, broken_text: str = "replace") -> dict[str, A
     return value
 
 
-def _from_sidecar(file: LocalFile, starts: UIntArray) -> Chunk:
+def _from_sidecar(file: File, starts: UIntArray) -> Chunk:
     """Rows from a sidecar, which counts blank lines too."""
     first = sidecar.bytes_at(file, starts)
     keep = np.ones(starts.size, dtype=np.bool_)

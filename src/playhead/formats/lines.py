@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from playhead.errors import DataError
 from playhead.formats.contract import Means
-from playhead.store import LocalFile
+from playhead.store import File
 from playhead.types import IntArray, kernel
 
 BOM = b"\xef\xbb\xbf"
@@ -68,7 +68,7 @@ def _find_rows(data: ByteArray, starts: IntArray, ends: IntArray) -> tuple[int, 
     return num_rows, num_lines, regular
 
 
-def read_lines(file: LocalFile, means: Means) -> Iterator[Lines]:
+def read_lines(file: File, means: Means) -> Iterator[Lines]:
     """The file as runs of whole lines. Law: the runs' bytes, end to end, are the file after its byte order mark."""
     base = len(BOM) if file.read(0, len(BOM)) == BOM else 0
     line = 1
@@ -105,7 +105,7 @@ class _Finder:
         return Lines(data, base, first_line, num_lines, starts[:num_rows].copy(), ends[:num_rows].copy(), regular)
 
 
-def _larger(want: int, file: LocalFile, base: int, means: Means) -> int:
+def _larger(want: int, file: File, base: int, means: Means) -> int:
     if want >= means.longest_row_bytes:
         raise DataError(
             f"{file.path}: a line longer than {want / 2**20:,.0f} MB at byte {base:,}",

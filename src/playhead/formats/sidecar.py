@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from playhead.formats.contract import Means
 from playhead.formats.lines import BOM
-from playhead.store import LocalFile, replacing, stamp, writing_to
+from playhead.store import File, replacing, stamp, writing_to
 from playhead.types import UIntArray
 
 _NUM_SAMPLED = 64
@@ -32,7 +32,7 @@ def sidecar_path(path: str, indexes_root: str | None) -> Path:
     return Path(indexes_root) / f"{bare.lstrip('/')}.idx"
 
 
-def load(file: LocalFile, means: Means) -> UIntArray | None:
+def load(file: File, means: Means) -> UIntArray | None:
     """The first byte of every line (blank ones too) from a valid sidecar; None where there is none."""
     offsets = offsets_in(file, sidecar_path(file.path, means.indexes_root))
     if offsets is None:
@@ -46,7 +46,7 @@ def load(file: LocalFile, means: Means) -> UIntArray | None:
     return offsets
 
 
-def offsets_in(file: LocalFile, path: Path) -> UIntArray | None:
+def offsets_in(file: File, path: Path) -> UIntArray | None:
     """The offsets of a possible sidecar without its sentinel, whatever kind of file it belongs to."""
     if not path.is_file() or stamp(str(path)).mark < stamp(file.path).mark:
         return None
@@ -72,7 +72,7 @@ def write(path: str, pieces: Iterable[UIntArray], means: Means) -> Path:
     return target
 
 
-def bytes_at(file: LocalFile, positions: UIntArray) -> npt.NDArray[np.uint8]:
+def bytes_at(file: File, positions: UIntArray) -> npt.NDArray[np.uint8]:
     """The byte at each of some increasing positions, with one read per stretch that holds any."""
     found = np.empty(positions.size, dtype=np.uint8)
     blocks = positions // np.uint64(_BLOCK)

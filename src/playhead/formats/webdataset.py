@@ -19,7 +19,7 @@ from playhead.formats.registry import check_options, register
 from playhead.formats.spec import Spec
 from playhead.formats.tar import Member, TarReader
 from playhead.recipe.values import Source
-from playhead.store import LocalFile, list_files, open_file
+from playhead.store import File, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "tar"
@@ -213,7 +213,7 @@ def _groups(reader: TarReader) -> Iterator[_Group]:
         yield group
 
 
-def _all_groups(file: LocalFile, needs_end: bool) -> Iterator[_Group]:
+def _all_groups(file: File, needs_end: bool) -> Iterator[_Group]:
     """Every sample of a tar. Law: no two have the same key; 8 bytes a sample are kept to see to it."""
     seen = array("q")
     for group in _groups(TarReader(file, needs_end=needs_end)):

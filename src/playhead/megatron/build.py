@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from playhead.megatron.files import (
     manifest_path,
 )
 from playhead.megatron.idx import Idx
-from playhead.megatron.npy import write_header, write_piece
+from playhead.megatron.npy import Sink, write_header, write_piece
 from playhead.megatron.plan import Dataset, Mixture
 from playhead.megatron.samples import sample_rows
 from playhead.megatron.staging import staged
@@ -51,7 +50,7 @@ def build_dataset(cache: Path, entry: Dataset, idx: Idx, manifest: Manifest, pha
             written.result()
 
 
-def _write_samples(file: BinaryIO, entry: Dataset, idx: Idx, order: Array, array: ArrayFile) -> None:
+def _write_samples(file: Sink, entry: Dataset, idx: Idx, order: Array, array: ArrayFile) -> None:
     lengths = idx.lengths(entry.first, entry.end)
     for rows in sample_rows(lengths, order, entry.first, entry.sequence_length, entry.num_samples, array.dtype):
         write_piece(file, rows)
@@ -110,7 +109,7 @@ def _check_drawn(entry: Mixture, drawn: Array) -> None:
 
 
 @contextmanager
-def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterator[Callable[[ArrayFile], BinaryIO]]:
+def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterator[Callable[[ArrayFile], Sink]]:
     """Files to fill. All of them take their names when the block ends, the description last; none if it fails.
 
     A kill in between leaves no description, and Megatron takes the entry for missing, not for whole.
@@ -118,7 +117,7 @@ def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterato
     retired = (description_path(cache, entry), manifest_path(cache, entry))
     with explaining(cache), staged(cache, retired) as stage:
 
-        def create(array: ArrayFile) -> BinaryIO:
+        def create(array: ArrayFile) -> Sink:
             file = stage(array_path(cache, entry, array.affix))
             write_header(file, array.dtype, array.shape)
             return file

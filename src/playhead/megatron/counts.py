@@ -44,7 +44,8 @@ def count_samples(flags: Flags, release: str, iteration: int = 0) -> Counts:
         iters = _train_iters(flags, release, samples, batch, (micro or 1) * parallel)
     train = iters * batch if samples is None else samples
     if flags.has("phase-transition-iterations"):
-        train = _phase(flags, release, train, batch, iteration)
+        stands = flags.at_least("prepare-cache-start-iteration", 0)
+        train = _phase(flags, release, train, batch, iteration if stands is None else stands)
     valid, test = _evaluation(flags, release, iters, batch)
     return Counts(world, parallel, micro, batch, iters, (train, valid, test))
 
@@ -124,14 +125,9 @@ def _evaluation(flags: Flags, release: str, iters: int, batch: int) -> tuple[int
     if flags.has("skip-train"):
         return rounds * size, rounds * size
     interval = flags.at_least("eval-interval", 1)
-    if interval is None:
-        if late:
-            raise RecipeError(
-                "how often the job evaluates is not known",
-                found=f"release {release}, where --eval-interval has no default",
-                expected="--eval-interval, --full-validation or --skip-train",
-            )
-        interval = _EVAL_INTERVAL
+    if interval is None and late:
+        return 0, rounds * size  # without a default, a job that does not ask for it evaluates only at the end
+    interval = interval or _EVAL_INTERVAL
     start = flags.at_least("start-eval-at-iter", 0) or 0
     points = iters // interval + 1 - start // interval
     return max(0, points) * rounds * size, rounds * size

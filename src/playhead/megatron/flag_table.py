@@ -35,6 +35,7 @@ USED = {
     "phase-transition-iterations": ONE,
     "mid-level-dataset-surplus": ONE,
     "prepare-cache-world-size": ONE,
+    "prepare-cache-start-iteration": ONE,
     "tensor-model-parallel-size": ONE,
     "pipeline-model-parallel-size": ONE,
     "context-parallel-size": ONE,
@@ -52,6 +53,9 @@ USED = {
     "tokenizer-hf-no-use-fast": SWITCH,
     "tokenizer-hf-no-include-special-tokens": SWITCH,
     "tokenizer-sentencepiece-legacy": SWITCH,
+    "no-tokenizer-sentencepiece-ignore-extra-whitespaces": SWITCH,
+    "null-tokenizer-eod-id": ONE,
+    "null-tokenizer-pad-id": ONE,
     "trust-remote-code": SWITCH,
     "chat-template": ONE,
     "dataloader-fast-cache-load": SWITCH,
@@ -76,17 +80,18 @@ REFUSED = {
 
 # Beginnings of names.
 _FAMILIES = """
-adam- adlr- app-tag- attention- async- bert- biencoder- calc-ft- check-for- ckpt- cp-comm- cpu-offloading-
-cross-entropy- cuda-graph- ddp- decoder- decoupled- dino- dist-ckpt- distrib- distributed- dsa- embedding-
-error-injection- exit- exp-avg- expert- fine-grained- fp16 fp32 fp4 fp8 fsdp- grpo- heterogeneous- hierarchical-
-hybrid- ict- indexer- inference- init- initial- inprocess- keep-fp8- kitchen- langrl- linear- load log- logging-
-loss- lr lr- main- mamba- manual-gc masked- max-tokens- memory- min- moe- mscale mtp- multi-latent- muon- nccl-
-non-persistent- norm- num-experts num-layers num-query- one-logger optimizer- overlap- override-opt
-pipeline-model-parallel- position- profile qk- quant record- recompute- rerun- replication result- retriever- rl-
-rope- rotary- save sgd- sharp- spec straggler- swin- te- tensorboard timing- torch- tp-comm- train-sync-
-transformer- use-cpu- use-dist use-flash use-fused use-legacy- use-mcore use-megatron-fsdp use-nccl use-persistent
-use-precision use-pytorch use-ring use-rope use-rotary use-sharp use-te use-torch use-tp-pp use-checkpoint-opt
-use-kitchen use-mamba use-custom-fsdp use-distributed virtual- vision- wandb- weight-decay window- wgrad-
+adam- adaptive-muon adlr- app-tag- attention- async- bert- biencoder- calc-ft- check-for- ckpt- cp-comm-
+cpu-offloading- cross-entropy- cuda-graph- ddp- decoder- decoupled- dino- dist-ckpt- distrib- distributed- dsa-
+embedding- error-injection- exit- exp-avg- expert- fine-grained- fp16 fp32 fp4 fp8 fsdp- grpo- heterogeneous-
+hierarchical- hybrid- ict- indexer- inference- init- initial- inprocess- keep-fp8- kitchen- langrl- linear- lion- load
+log- logging- loss- lr lr- main- mamba- manual-gc masked- max-tokens- memory- mhc- min- mla- moe- mscale mtp-
+multi-latent- muon- mup- nccl- non-persistent- norm- num-experts num-layers num-query- one-logger optimizer- overlap-
+override-opt pipeline-model-parallel- position- profile pytorch-profiler qk- quant record- recompute- rerun-
+replication result- retriever- rl- rdzv- rope- rotary- save sgd- sharp- soap- spec straggler- swin- te- tensorboard
+timing- torch- tp-comm- train-sync- transformer- use-cpu- use-dist use-flash use-fused use-legacy- use-mcore
+use-megatron-fsdp use-nccl use-persistent use-precision use-pytorch use-ring use-rope use-rotary use-sharp use-te
+use-torch use-tp-pp use-checkpoint-opt use-gloo use-kitchen use-mamba use-mup use-custom-fsdp use-distributed virtual-
+vision- wandb- weight-decay window- wgrad-
 """
 
 _NAMES = """
@@ -96,25 +101,31 @@ allow-ambiguous-pad-tokens apply-layernorm-1p apply-query-key-layer-scaling appl
 auto-detect-ckpt-format barrier-with-level-1-timing batch-invariant-mode bf16 bf16-reduced-precision-matmul
 bias-dropout-fusion bias-gelu-fusion bias-linear bias-swiglu-fusion cache-mla-latents calculate-per-token-loss
 check-weight-hash-across-dp-replicas-interval clip-grad clone-scatter-output-in-embedding config-logger-dir
-create-attention-mask-in-dataloader data-parallel-random-init data-parallel-sharding-strategy dataloader-type
-defer-embedding-wgrad-compute delay-wgrad-compute deterministic-mode distribute-saved-activations
-dump-param-to-param-group-map dynamic-context-parallel empty-unused-memory-level enable-cuda-graph
-enable-experimental enable-ft-package enable-full-sharding-in-hsdp enable-msc end-weight-decay eod-mask-loss
-eval-micro-batch-size external-cuda-graph ffn-hidden-size finetune flash-decode gloo-process-groups
-glu-linear-offset grad-reduce-in-bf16 gradient-accumulation-fusion gradient-reduce-div-fusion group-query-attention
-hidden-dropout hidden-size high-priority-stream-groups hysteresis is-hybrid-model iterations-to-skip kv-channels
-kv-lora-rank lazy-mpu-init local-rank make-vocab-size-divisible-by max-position-embeddings
-microbatch-group-size-per-virtual-pipeline-stage mmap-bin-files mrope-section msc no-load-optim no-load-rng
-no-save-optim no-save-rng normalization num-attention-heads num-channels num-dataset-builder-threads
-num-distributed-optimizer-instances num-virtual-stages-per-pipeline-rank num-workers object-storage-cache-path
-onnx-safe openai-gelu optimizer original-max-position-embeddings padded-vocab-size persist-layer-norm pin-cpu-grads
-pin-cpu-params pretrained-checkpoint q-lora-rank quick-geglu relative-attention-max-distance
-relative-attention-num-buckets reset-attention-mask reset-position-ids reuse-grad-buf-for-mxfp8-param-ag
-run-workload-inspector-server sample-rate scatter-gather-tensors-in-pipeline sequence-parallel
-sft-tokenizer-prompt-format softmax-type squared-relu start-weight-decay straggler-on-startup
-strict-fsdp-dtensor-load suggested-communication-unit-size swiglu symmetric-registration test-mode
+create-attention-mask-in-dataloader data-parallel-random-init data-parallel-sharding-strategy data-sharding
+dataloader-type defer-embedding-wgrad-compute delay-grad-reduce delay-wgrad-compute deterministic-mode
+distribute-saved-activations dump-param-to-param-group-map dynamic-context-parallel empty-unused-memory-level
+enable-cuda-graph enable-experimental enable-ft-package enable-full-sharding-in-hsdp enable-gloo-process-groups
+enable-msc enable-one-logger encoder-num-layers end-weight-decay eod-mask-loss eval-micro-batch-size
+experimental-attention-variant export-force-local-attention export-te-mcore-model external-cuda-graph ffn-hidden-size
+filter-warnings finetune first-last-layers-bf16 flash-decode gloo-process-groups glu-linear-offset
+gpu-sniff-test-interval grad-reduce-in-bf16 gradient-accumulation-fusion gradient-reduce-div-fusion
+group-query-attention hidden-dropout hidden-size high-priority-stream-groups hysteresis initialization is-hybrid-model
+iterations-to-skip kv-channels kv-lora-rank layernorm-epsilon lazy-mpu-init local-rank make-vocab-size-divisible-by
+master-addr master-port max-position-embeddings max-restarts microbatch-group-size-per-virtual-pipeline-stage
+mlp-chunks-for-prefill mmap-bin-files modules-to-filter most-recent-k mrope-section msc nnodes no-load-optim
+no-load-rng no-save-optim no-save-rng no-weight-decay-cond-type node-rank normalization nproc-per-node
+num-attention-heads num-channels num-dataset-builder-threads num-distributed-optimizer-instances
+num-virtual-stages-per-pipeline-rank num-workers nvtx-ranges object-storage-cache-path offload-modules onnx-safe
+openai-gelu optimizer original-max-position-embeddings output-bert-embeddings pad-vocab-size padded-vocab-size
+perform-initialization persist-layer-norm persistent-save-interval pin-cpu-grads pin-cpu-params pretrained-checkpoint
+q-lora-rank query-key-layer-scaling quick-geglu relative-attention-max-distance relative-attention-num-buckets
+reset-attention-mask reset-position-ids reuse-grad-buf-for-mxfp8-param-ag run-workload-inspector-server
+runtime-time-unit sample-rate scatter-gather-tensors-in-pipeline sequence-parallel set-level-for-all-loggers
+sft-tokenizer-prompt-format softmax-type squared-relu standalone-embedding-stage start-weight-decay
+stochastic-rounding straggler-on-startup strict-fsdp-dtensor-load suggested-communication-unit-size swiglu
+symmetric-ar-type symmetric-registration test-mode throughput-window-size tp-only-amax-red
 untie-embeddings-and-output-weights use-one-sent-docs use-tokenizer-model-from-checkpoint-args v-head-dim
-vocab-extra-ids
+validation-set-names verify-integrity vocab-extra-ids
 """
 
 HARMLESS_FAMILIES = tuple(_FAMILIES.split())

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from playhead.errors import DataError
 from playhead.fingerprint import DIGEST_BYTES
-from playhead.store import LocalFile, Stamp, open_file, stamp
-from playhead.types import IntArray
+from playhead.store import File, Stamp, is_url, open_file, stamp
+from playhead.types import Array, IntArray
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
@@ -30,7 +28,6 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
     8: np.dtype(np.uint16),
 }
 _CHUNK = 1 << 24
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 Lengths = npt.NDArray[np.int32]
 
@@ -62,16 +59,28 @@ class Idx:
     def lengths(self, first: int = 0, end: int | None = None) -> Lengths:
         """The lengths of the sequences in [first, end)."""
         count = (self.num_sequences if end is None else end) - first
-        return np.fromfile(self.path, "<i4", count, offset=HEADER.size + 4 * first).astype(np.int32, copy=False)
+        return self._array("<i4", count, HEADER.size + 4 * first).astype(np.int32, copy=False)
 
     def document_marks(self) -> IntArray:
         """The first sequence of each document, and the number of sequences at the end."""
         offset = HEADER.size + 12 * self.num_sequences
-        return np.fromfile(self.path, "<i8", self.num_document_marks, offset=offset).astype(np.int64, copy=False)
+        return self._array("<i8", self.num_document_marks, offset).astype(np.int64, copy=False)
 
     def modes(self) -> npt.NDArray[np.int8]:
         offset = HEADER.size + 12 * self.num_sequences + 8 * self.num_document_marks
-        return np.fromfile(self.path, np.int8, self.num_sequences if self.has_modes else 0, offset=offset)
+        return self._array("i1", self.num_sequences if self.has_modes else 0, offset).astype(np.int8, copy=False)
+
+    def _array(self, dtype: str, count: int, offset: int) -> Array:
+        """Part of the file. Law: it is the file that was found whole, not a later one under the same name."""
+        if stamp(self.path) != self.stamp:
+            raise DataError(
+                f"{self.path}: changed while it was read",
+                fix="let nobody write to it, then run it again",
+            )
+        if not is_url(self.path):
+            return np.fromfile(self.path, dtype, count, offset=offset)
+        with open_file(self.path) as file:
+            return np.frombuffer(bytearray(file.read(offset, count * np.dtype(dtype).itemsize)), dtype)
 
 
 def idx_path(prefix: str) -> str:
@@ -82,30 +91,20 @@ def bin_path(prefix: str) -> str:
     return f"{prefix}.bin"
 
 
-def is_url(prefix: str) -> bool:
-    return _URL.match(prefix) is not None
-
-
 def open_idx(prefix: str) -> Idx:
     """Read and check an index. Law: one that is returned has all its parts, and its `.bin` is as long as it says."""
-    if is_url(prefix):
-        raise DataError(
-            f"{prefix}: object stores come later",
-            found="a URL",
-            expected="a prefix on a local or mounted file system",
-            fix="copy the .idx and .bin to a disk, or mount the bucket, and give that path as the training job will",
-        )
     path = idx_path(prefix)
+    before = stamp(path)
     with open_file(path) as file:
         code, num_sequences, num_marks = _header(file)
         has_modes = _has_modes(file, num_sequences, num_marks)
         num_tokens, digest = _scan_lengths(file, num_sequences)
-    found = Idx(prefix, code, num_sequences, num_marks, has_modes, num_tokens, stamp(path), digest)
+    found = Idx(prefix, code, num_sequences, num_marks, has_modes, num_tokens, before, digest)
     _check_bin(found)
     return found
 
 
-def _header(file: LocalFile) -> tuple[int, int, int]:
+def _header(file: File) -> tuple[int, int, int]:
     data = file.read(0, HEADER.size)
     restore = "write it again, or restore it from where it came"
     if data[: len(MAGIC)] != MAGIC:
@@ -125,7 +124,7 @@ def _header(file: LocalFile) -> tuple[int, int, int]:
     return code, num_sequences, num_marks
 
 
-def _has_modes(file: LocalFile, num_sequences: int, num_marks: int) -> bool:
+def _has_modes(file: File, num_sequences: int, num_marks: int) -> bool:
     """Whether a byte for each sequence follows (multimodal data), by the size of the file."""
     size = HEADER.size + 12 * num_sequences + 8 * num_marks
     if file.size == size:
@@ -135,7 +134,7 @@ def _has_modes(file: LocalFile, num_sequences: int, num_marks: int) -> bool:
     return True
 
 
-def _scan_lengths(file: LocalFile, num_sequences: int) -> tuple[int, str]:
+def _scan_lengths(file: File, num_sequences: int) -> tuple[int, str]:
     hashed = hashlib.blake2b(file.read(0, HEADER.size), digest_size=DIGEST_BYTES)
     num_tokens, offset, end = 0, HEADER.size, HEADER.size + 4 * num_sequences
     while offset < end:
@@ -156,12 +155,6 @@ def _scan_lengths(file: LocalFile, num_sequences: int) -> tuple[int, str]:
 
 def _check_bin(idx: Idx) -> None:
     path = bin_path(idx.prefix)
-    if not Path(path).exists():
-        raise DataError(
-            f"{path}: no such file",
-            expected=f"{idx.num_tokens * idx.dtype.itemsize:,} bytes, as {idx.path} says",
-            fix="restore the file, or correct the prefix",
-        )
     size, expected = stamp(path).size, idx.num_tokens * idx.dtype.itemsize
     if size != expected:
         raise DataError(
@@ -172,7 +165,7 @@ def _check_bin(idx: Idx) -> None:
         )
 
 
-def _truncated(file: LocalFile, expected: int) -> DataError:
+def _truncated(file: File, expected: int) -> DataError:
     return DataError(
         f"{file.path}: is not as long as its header says",
         found=f"{file.size:,} bytes",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,7 @@ from msgspec import Struct
 from playhead.errors import DataError, RecipeError
 from playhead.megatron.idx import Idx, bin_path, open_idx
 from playhead.megatron.idx_writing import write_idx
-from playhead.store import replacing
-
-_COPY_BYTES = 1 << 24
+from playhead.store import open_file, replacing, stream
 
 
 class Written(Struct, frozen=True):
@@ -44,8 +41,9 @@ def merge_prefixes(prefixes: list[str], out: str) -> Written:
             )
     with replacing(bin_path(out)) as target:
         for part in parts:
-            with Path(bin_path(part.prefix)).open("rb") as source:
-                shutil.copyfileobj(source, target, _COPY_BYTES)
+            with open_file(bin_path(part.prefix)) as source:
+                for piece in stream(source):
+                    target.write(piece)
     lengths = np.concatenate([part.lengths() for part in parts])
     starts = np.cumsum([0, *(part.num_sequences for part in parts)])
     marks = [part.document_marks()[1:] + start for part, start in zip(parts, starts, strict=False)]

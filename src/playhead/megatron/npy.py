@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -11,12 +11,18 @@ from numpy.lib import format as npy_format
 from playhead.types import Array
 
 
-def write_header(file: BinaryIO, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
+class Sink(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes | memoryview, /) -> object: ...
+
+
+def write_header(file: Sink, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> None:
     about = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    npy_format.write_array_header_1_0(file, about)
+    npy_format.write_array_header_1_0(cast("Any", file), about)  # it only writes
 
 
-def write_piece(file: BinaryIO, piece: Array) -> None:
+def write_piece(file: Sink, piece: Array) -> None:
     file.write(np.ascontiguousarray(piece).data)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 from typing import Any
 
@@ -45,7 +46,7 @@ class Dataset:
     def num_positions(self) -> int:
         return self.num_epochs * (self.end - self.first)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"{hash_of(text_of(self.description))}-GPTDataset-{self.split}"
 
@@ -64,7 +65,7 @@ class Mixture:
     def num_samples(self) -> int:
         return int(sum(self.weights)) if self.size is None else self.size
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"{hash_of(text_of(self.description))}-BlendedDataset-{self.split}"
 

@@ -80,15 +80,15 @@ def _make_room(cache: Path, num_bytes: int) -> None:
 
 
 def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: int, show: Show) -> None:
-    """Datasets first, then the blends over them: a blend whose dataset failed is not built."""
+    """All entries side by side: a blend follows from the plan, not from the files of its datasets."""
     failures: list[Failure] = []
+    sweep(cache, {entry.name for entry in wanted})
 
     def attempt(entry: Entry) -> PlayheadError | None:
         def phase(name: str) -> None:
             show(Progress(name, entry.name, len(wanted)))
 
         manifest = manifest_of(entry, indexes)
-        sweep(cache, entry.name)
         try:
             if isinstance(entry, Mixture):
                 build_mixture(cache, entry, manifest, phase)
@@ -99,13 +99,12 @@ def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: i
         phase("done")
         return None
 
-    for mixtures in (False, True):
-        batch = [entry for entry in wanted if isinstance(entry, Mixture) == mixtures and not failures]
-        with ThreadPoolExecutor(workers) as pool:
-            for entry, error in zip(batch, pool.map(attempt, batch), strict=True):
-                if error is not None:
-                    failures.append(Failure(_title(entry), entry.name, str(error)))
-                    first = error
+    largest_first = sorted(wanted, key=num_bytes_of, reverse=True)
+    with ThreadPoolExecutor(workers) as pool:
+        for entry, error in zip(largest_first, pool.map(attempt, largest_first), strict=True):
+            if error is not None:
+                failures.append(Failure(_title(entry), entry.name, str(error)))
+                first = error
     if len(failures) == 1:
         raise first
     if failures:

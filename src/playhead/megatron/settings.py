@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from playhead.megatron.arguments import Request, read_request
 from playhead.megatron.flags import words_of
 
 
-def request_of(arguments: Mapping[str, Any]) -> Request:
+def request_of(arguments: Mapping[str, Any], words: Sequence[str] = ()) -> Request:
+    """A job by its arguments; `words` are further ones, as on a command line, and replace those of the same name."""
     named = {str(name).replace("-", "_"): value for name, value in arguments.items()}
     release, like = named.pop("megatron_release", None), named.pop("like", None)
     keep, iteration = named.pop("keep_partial_validation_sequence", False), named.pop("at_iteration", 0)
     return read_request(
-        words_of(named),
+        [*words_of(named), *words],
         release=None if release is None else str(release),
         like=like,
         keep_partial=bool(keep),

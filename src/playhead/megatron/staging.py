@@ -1,62 +1,110 @@
-"""Several files that appear together: written under other names, closed, and only then renamed, in the order created.
+"""Several files that appear together: written under other names, forced to the disk, and only then renamed, in order.
 
-They are not forced to the disk, which would take most of the time: a cache is made from other files and can be made
-again. After a loss of power `check-cache` finds what was cut short.
+Law: whatever ends the process or the machine, a file under its own name is whole. What is written is sent to the disk
+while the rest is made, by a thread of its own, so that little is left to wait for at the end.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
-from playhead.store import writing_to
+from playhead.megatron.npy import Sink
+from playhead.store import sync_directory, writing_to
 
 _ABANDONED_SECONDS = 3600
+EARLY_BYTES = 64 << 20
 
 
-class _Staged(NamedTuple):
-    file: BinaryIO
-    temporary: Path
-    target: Path
+class _Staged:
+    """A file under another name. Every now and then what it has so far is sent to the disk."""
+
+    def __init__(self, target: Path, syncing: ThreadPoolExecutor) -> None:
+        self.target = target
+        self.temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        self._file = self.temporary.open("wb")
+        self._syncing = syncing
+        self._early: Future[None] | None = None
+        self._waiting = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self._waiting += memoryview(data).nbytes
+        if self._waiting >= EARLY_BYTES and (self._early is None or self._early.done()):
+            self._settle()
+            self._waiting = 0
+            self._early = self._syncing.submit(os.fdatasync, self._file.fileno())
+
+    def finish(self) -> Future[None]:
+        """Begin to force all of it to the disk."""
+        self._file.flush()
+        self._settle()
+        return self._syncing.submit(os.fsync, self._file.fileno())
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._settle()
+        with suppress(OSError):
+            self._file.close()
+
+    def _settle(self) -> None:
+        """Wait for what was sent early. A system tells of a failed write only once: it must not go unheard."""
+        if self._early is not None:
+            self._early.result()
 
 
 @contextmanager
-def staged(directory: Path, retired: Sequence[Path]) -> Iterator[Callable[[Path], BinaryIO]]:
+def staged(directory: Path, retired: Sequence[Path]) -> Iterator[Callable[[Path], Sink]]:
     """Files to fill; `retired` ones are removed just before the new ones take their names.
 
     Law: if the block fails, or the disk refuses a byte, no file has changed and no temporary one is left.
     """
     opened: list[_Staged] = []
+    with writing_to(directory), ThreadPoolExecutor(1) as syncing:
 
-    def create(target: Path) -> BinaryIO:
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        opened.append(_Staged(temporary.open("wb"), temporary, target))
-        return opened[-1].file
+        def create(target: Path) -> Sink:
+            opened.append(_Staged(target, syncing))
+            return opened[-1]
 
-    try:
-        with writing_to(directory):
+        try:
             yield create
+            for synced in [one.finish() for one in opened]:
+                synced.result()
+            _rename(directory, opened, retired)
+        finally:
             for one in opened:
-                one.file.close()
-            for path in retired:
-                path.unlink(missing_ok=True)
-            for one in opened:
-                one.temporary.replace(one.target)
-    finally:
-        for one in opened:
-            with suppress(OSError):
-                one.file.close()
-            with suppress(OSError):
-                one.temporary.unlink(missing_ok=True)
+                one.close()
+                with suppress(OSError):
+                    one.temporary.unlink(missing_ok=True)
 
 
-def sweep(directory: Path, name: str) -> None:
-    """Remove what a killed run left of an entry. A file written to within the hour may be another run's: it stays."""
-    for path in directory.glob(f".{name}-*.tmp"):
+def _rename(directory: Path, opened: Sequence[_Staged], retired: Sequence[Path]) -> None:
+    """Law: a retired file, or a new one in its place, is never seen beside a file of the other generation.
+
+    A disk may keep renames in another order than they were made, so the steps are forced to it one by one; where
+    nothing of an older generation is there, any order will do.
+    """
+    older = any(path.exists() for path in [*retired, *(one.target for one in opened)])
+    steps: list[list[_Staged]] = [[one for one in opened if one.target not in retired]]
+    steps.append([one for one in opened if one.target in retired])
+    for path in retired:
+        path.unlink(missing_ok=True)
+    for step in steps:
+        if older:
+            sync_directory(directory)
+        for one in step:
+            one.temporary.replace(one.target)
+    sync_directory(directory)
+
+
+def sweep(directory: Path, names: Collection[str]) -> None:
+    """Remove what killed runs left of these entries. One written to within the hour may be another run's: it stays."""
+    for path in directory.glob(".*.tmp"):
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+            ours = path.name[1:].rpartition("-")[0] in names
+            if ours and time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
                 path.unlink()

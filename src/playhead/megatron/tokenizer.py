@@ -19,17 +19,27 @@ _DEFAULT_TYPE = "GPT2BPETokenizer"
 _OF_MEGATRON = ("GPT2BPETokenizer", "BertWordPieceLowerCase", "BertWordPieceCase")
 _SENTENCEPIECE = ("SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer")
 _TIKTOKEN_SPECIAL = 1000
+_NULL_PAD = -1
+_LATER = ("null-tokenizer-eod-id", "null-tokenizer-pad-id", "no-tokenizer-sentencepiece-ignore-extra-whitespaces")
 
 
 def describe_tokenizer(flags: Flags, release: str) -> dict[str, Any]:
-    """Law: for release 0.16 this is what megatron-core 0.16.1 puts into its descriptions; values are texts."""
+    """Law: for release 0.16 this is what megatron-core 0.16.1 puts into its descriptions; values are texts.
+
+    The order of the options is part of the key.
+    """
     kind = flags.text("tokenizer-type") or _DEFAULT_TYPE
     for name in ("tokenizer-metadata", "legacy-tokenizer"):
         if flags.has(name):
             raise _unknown(f"--{name}")
+    for name in (*_LATER, "chat-template"):
+        if flags.has(name) and not since(release, "0.18"):
+            raise RecipeError(
+                f"--{name}: is a flag of later releases", found=f"release {release}", expected="0.18 or later"
+            )
     path: str | None = flags.text("tokenizer-model")
     if kind in _OF_MEGATRON:
-        path, options = kind, _of_megatron(flags, kind)
+        path, options = kind, _of_megatron(flags, kind, release)
     elif kind == "HuggingFaceTokenizer":
         options = _hugging_face(flags, release)
     elif kind in _SENTENCEPIECE:
@@ -37,8 +47,7 @@ def describe_tokenizer(flags: Flags, release: str) -> dict[str, Any]:
     elif kind == "TikTokenizer":
         options = _tiktoken(flags, release)
     elif kind == "NullTokenizer":
-        path = None
-        options = {"vocab_size": flags.integer("vocab-size")} if flags.has("vocab-size") else {}
+        path, options = None, _null(flags, release)
     else:
         raise _unknown(f"--tokenizer-type {kind}")
     if path is None and kind != "NullTokenizer":
@@ -76,24 +85,44 @@ def _hub(flags: Flags) -> dict[str, Any]:
     }
 
 
-def _of_megatron(flags: Flags, kind: str) -> dict[str, Any]:
-    special = _special(flags) or []
+def _files(flags: Flags) -> dict[str, Any]:
+    return {"vocab_file": flags.text("vocab-file"), "merges_file": flags.text("merge-file")}
+
+
+def _of_megatron(flags: Flags, kind: str, release: str) -> dict[str, Any]:
+    special = {"additional_special_tokens": _special(flags) or []}
     if kind == "BertWordPieceCase":
-        special = [f"<extra_id_{i}>" for i in range(100)]
-    files = {"vocab_file": flags.text("vocab-file"), "merges_file": flags.text("merge-file")}
-    return {"additional_special_tokens": special, **files, **_hub(flags)}
+        special = {"additional_special_tokens": [f"<extra_id_{i}>" for i in range(100)]}
+    elif release == "0.15":
+        special = {}
+    return {**special, **_files(flags), **({} if release == "0.15" else _hub(flags))}
 
 
 def _hugging_face(flags: Flags, release: str) -> dict[str, Any]:
-    files = {"vocab_file": flags.text("vocab-file"), "merges_file": flags.text("merge-file")}
-    options = {**_chat(flags, release), **files, "additional_special_tokens": _special(flags) or [], **_hub(flags)}
+    if release == "0.15":
+        return _files(flags)
+    special = {"additional_special_tokens": _special(flags) or []}
+    options = {**_chat(flags, release), **_files(flags), **special, **_hub(flags)}
     return {**options, "use_gigatoken": False} if release == "main" else options
 
 
 def _sentencepiece(flags: Flags, release: str) -> dict[str, Any]:
-    legacy = flags.has("tokenizer-sentencepiece-legacy")
-    options = {**_chat(flags, release), "legacy": legacy, "special_tokens": _special(flags)}
-    return {**options, "ignore_extra_whitespaces": True} if since(release, "0.18") else options
+    if release == "0.15":
+        return {}
+    options = _chat(flags, release)
+    if since(release, "0.18"):
+        options["ignore_extra_whitespaces"] = not flags.has("no-tokenizer-sentencepiece-ignore-extra-whitespaces")
+    return {**options, "legacy": flags.has("tokenizer-sentencepiece-legacy"), "special_tokens": _special(flags)}
+
+
+def _null(flags: Flags, release: str) -> dict[str, Any]:
+    options = {"vocab_size": flags.integer("vocab-size")} if flags.has("vocab-size") else {}
+    if since(release, "0.18"):
+        if flags.has("null-tokenizer-eod-id"):
+            options["eod_id"] = flags.integer("null-tokenizer-eod-id")
+        pad = flags.integer("null-tokenizer-pad-id")
+        options["pad_id"] = _NULL_PAD if pad is None else pad
+    return options
 
 
 def _tiktoken(flags: Flags, release: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from playhead.fingerprint import digest
 from playhead.formats.contract import Chunk, Format, Means, Shard
 from playhead.formats.spec import Spec
 from playhead.index.layout import FileEntry, ShardEntry, entry_of
-from playhead.store import LocalFile, open_file, replacing
+from playhead.store import File, open_file, replacing
 from playhead.types import Array
 
 _SIZE_BYTES = 8
@@ -106,7 +106,7 @@ def read_part(path: Path) -> Iterator[Chunk]:
             )
 
 
-def _frames(file: LocalFile) -> Iterator[_Frame]:
+def _frames(file: File) -> Iterator[_Frame]:
     position = 0
     while True:
         size = int.from_bytes(file.read(position, _SIZE_BYTES), "little")

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from playhead.errors import Failure, NotPreparedError, PlayheadError
+from playhead.errors import Failure, NotPreparedError, PlayheadError, RecipeError
 from playhead.formats.contract import Shard
 from playhead.index.layout import Layout, ShardEntry, entry_of
 from playhead.index.opened import Index, open_index
 from playhead.prepare.parts import Summary, part_path, read_summary
+from playhead.store import is_url
 
 R = TypeVar("R")
 
@@ -43,6 +44,7 @@ class Survey:
 
 def survey_source(layout: Layout, force: bool) -> tuple[Survey, list[Failure]]:
     """Look at what is there, writing nothing. Every shard that cannot be looked at is a failure."""
+    _refuse_urls(layout)
     shards = layout.registered.format.discover(layout.leaf.source)
     failures: list[Failure] = []
     looked = [(shard, attempt(layout, shard, lambda shard: entry_of(shard, 0), failures)) for shard in shards]
@@ -58,6 +60,16 @@ def survey_source(layout: Layout, force: bool) -> tuple[Survey, list[Failure]]:
         if summary is not None and summary.files == entries[i].files:
             survey.parts[i] = summary
     return survey, failures
+
+
+def _refuse_urls(layout: Layout) -> None:
+    for pattern in layout.patterns:
+        if is_url(pattern):
+            raise RecipeError(
+                f'{layout.leaf.path}.path "{pattern}": training does not read object stores yet',
+                expected="a path on a local or mounted file system",
+                fix="copy the files to a disk, or mount the bucket, and give that path",
+            )
 
 
 def parts_directory(layout: Layout) -> Path:

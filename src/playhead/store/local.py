@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ class LocalFile:
 
 
 @contextmanager
-def open_file(path: str) -> Iterator[LocalFile]:
+def open_local(path: str) -> Iterator[LocalFile]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -57,7 +57,7 @@ def open_file(path: str) -> Iterator[LocalFile]:
         os.close(descriptor)
 
 
-def stamp(path: str) -> Stamp:
+def stamp_local(path: str) -> Stamp:
     try:
         found = Path(path).stat()
     except OSError as error:
@@ -65,39 +65,14 @@ def stamp(path: str) -> Stamp:
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
-def list_files(patterns: Sequence[str]) -> list[str]:
-    """The files that the patterns name, in the order of the patterns and by name within one.
-
-    Law: no file is listed twice, and no pattern is in vain: both are errors.
-    """
-    seen: dict[str, str] = {}
-    for pattern in patterns:
-        for path in _matches(pattern):
-            if path in seen:
-                raise DataError(
-                    f"{path}: is listed twice",
-                    found=f'it matches "{seen[path]}" and again "{pattern}"',
-                    expected="every file once; its rows would be seen twice as often",
-                    fix="remove one of the patterns",
-                )
-            seen[path] = pattern
-    return list(seen)
-
-
-def _matches(pattern: str) -> list[str]:
+def match_local(pattern: str) -> list[str]:
+    """The files that a pattern names, by name; one without a wildcard names itself, and must be there."""
     if not glob.has_magic(pattern) or os.path.lexists(pattern):
         if not Path(pattern).exists():
             raise DataError(f"{pattern}: no such file", fix="correct the path in the recipe, or restore the file")
         return [pattern]
     matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
-    found = sorted(path for path in matches if not Path(path).is_dir())
-    if not found:
-        raise DataError(
-            f"{pattern}: no file matches this pattern",
-            expected="at least one file",
-            fix="correct the path in the recipe, or restore the files",
-        )
-    return found
+    return sorted(path for path in matches if not Path(path).is_dir())
 
 
 def unreadable(path: str, error: OSError) -> DataError:

@@ -50,7 +50,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(target)
-            _sync_directory(target.parent)
+            sync_directory(target.parent)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -74,17 +74,18 @@ def swap_directory(new: Path, target: Path) -> None:
     """
     with writing_to(target):
         for directory, _, _ in os.walk(new):
-            _sync_directory(Path(directory))
+            sync_directory(Path(directory))
         retired = target.with_name(f"{target.name}.old")
         shutil.rmtree(retired, ignore_errors=True)
         if target.exists():
             target.rename(retired)
         new.rename(target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
         shutil.rmtree(retired, ignore_errors=True)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Force the names in a directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,0 +1,64 @@
+"""URLs of objects, taken apart: which store to ask, and for which key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from playhead.errors import DataError
+
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)/?(.*)\Z", re.IGNORECASE | re.DOTALL)
+_HTTP = ("http", "https")
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss", *_HTTP)
+
+
+@dataclass(frozen=True)
+class Address:
+    """An object: the URL of its store (a bucket, a container or a web server) and its key there."""
+
+    store: str
+    key: str
+
+    @property
+    def scheme(self) -> str:
+        return self.store.partition("://")[0]
+
+    @property
+    def can_list(self) -> bool:
+        return self.scheme not in _HTTP
+
+
+def is_url(path: str) -> bool:
+    return _URL.match(path) is not None
+
+
+def address_of(url: str) -> Address:
+    """Keys of buckets stand in a URL as they are; the path of a web address is percent-encoded, as everywhere."""
+    match = _URL.match(url)
+    assert match is not None, url
+    scheme, store, key = match[1].lower(), match[2], match[3]
+    if scheme == "msc":
+        raise DataError(
+            f"{url}: is an address for Multi-Storage Client",
+            found="a profile of its configuration, which only it can read",
+            expected="the bucket's own address, as in s3://bucket/key",
+            fix="name the bucket itself here and wherever else the same data is named",
+        )
+    if scheme not in SCHEMES:
+        raise DataError(
+            f"{url}: no store for {scheme}://",
+            expected=", ".join(f"{known}://" for known in SCHEMES) + ", or a local path",
+            fix="give the address of the bucket itself, or mount it and give a path",
+        )
+    if not store:
+        raise DataError(f"{url}: names no bucket, container or server", expected=f"{scheme}://<name>/<key>")
+    if scheme in _HTTP:
+        if "?" in key or "#" in key:
+            raise DataError(
+                f"{url}: a web address with a query",
+                expected="one without ?, such as https://host/data/part-0.jsonl",
+                fix="use the store's own scheme (s3://, gs://, az://) and credentials instead of a signed address",
+            )
+        key = unquote(urlsplit(url).path[1:])
+    return Address(f"{scheme}://{store}", key)

@@ -1,0 +1,72 @@
+"""What an object store refuses, as letters: what was asked, what it answered, and where the remedy is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playhead.errors import DataError
+from playhead.store.addresses import Address
+
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SKIP_SIGNATURE=true for a public bucket)",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT (GOOGLE_SKIP_SIGNATURE=true for a public bucket)",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_CLIENT_ID",
+}
+_ENDPOINTS = {
+    "s3": "AWS_ENDPOINT_URL (with AWS_ALLOW_HTTP=true for an http:// one) and AWS_REGION",
+    "gs": "GOOGLE_BASE_URL",
+    "az": "AZURE_STORAGE_ENDPOINT (with AZURE_ALLOW_HTTP=true for an http:// one) and AZURE_STORAGE_ACCOUNT_NAME",
+}
+_NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
+_NO_CONNECTION = ("error sending request", "builder error", "timed out")
+
+
+@contextmanager
+def asking(url: str, address: Address) -> Iterator[None]:
+    """Law: whatever the store or the network does, what comes out is a letter that names the URL."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as error:
+        raise letter(url, address, error) from error
+
+
+def letter(url: str, address: Address, error: Exception) -> DataError:
+    from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
+
+    answer = str(error).partition("\n")[0]
+    kind = "az" if address.scheme.startswith("ab") else address.scheme
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{url}: no such object", fix="correct the address, or restore the object")
+    no_credentials = any(sign in answer for sign in _NO_CREDENTIALS)
+    if no_credentials or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        return DataError(
+            f"{url}: there are no credentials for it" if no_credentials else f"{url}: you may not read it",
+            found=answer,
+            expected=f"credentials in {_CREDENTIALS[kind]}" if kind in _CREDENTIALS else "a public address",
+            fix="set these environment variables, or ask the owner for the right to read it",
+        )
+    if isinstance(error, NotSupportedError):
+        return DataError(
+            f"{url}: its server does not give byte ranges",
+            found=answer,
+            expected="a server that answers Range requests",
+            fix="copy the file to a bucket or a disk",
+        )
+    if any(sign in answer for sign in _NO_CONNECTION):
+        looked = f"; looked at: {_ENDPOINTS[kind]}" if kind in _ENDPOINTS else ""
+        return DataError(
+            f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{looked}"
+        )
+    return DataError(f"{url}: cannot be read", found=answer, fix="try again; if it stays, ask those who run the store")
+
+
+def changed(url: str, found: str, expected: str) -> DataError:
+    return DataError(
+        f"{url}: changed while it was read",
+        found=found,
+        expected=expected,
+        fix="let nobody write to it, then run it again",
+    )

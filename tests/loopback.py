@@ -1,0 +1,124 @@
+"""A real server on loopback that speaks HTTP with ranges and enough of S3, and that can misbehave.
+
+Objects are held by path: `/bucket/key` is `s3://bucket/key` and also `http://host:port/bucket/key`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+_PAGE = 3  # objects in an answer to a listing: more than one page is soon needed
+
+
+@dataclass
+class Loopback:
+    """What is served, what goes wrong next, and what was asked."""
+
+    objects: dict[str, bytes]
+    port: int = 0
+    statuses: list[int] = field(default_factory=list)  # answered first, one a request
+    cuts: list[int] = field(default_factory=list)  # then bodies end after so many bytes, one a request
+    without_ranges: bool = False
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def environment(self) -> dict[str, str]:
+        """What makes `s3://` mean this server."""
+        return {"AWS_ENDPOINT_URL": self.address, "AWS_ALLOW_HTTP": "true", "AWS_SKIP_SIGNATURE": "true"}
+
+
+@contextmanager
+def serving(objects: dict[str, bytes]) -> Iterator[Loopback]:
+    loopback = Loopback(objects)
+
+    class Handler(_Handler):
+        served = loopback
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        loopback.port = server.server_port
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield loopback
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # an answer in one packet, or each would wait for the last to be acknowledged
+    served: Loopback
+
+    def do_GET(self) -> None:
+        served, address = self.served, urlsplit(self.path)
+        path, query = unquote(address.path), parse_qs(address.query)
+        served.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
+        if served.statuses and (status := served.statuses.pop(0)) != 200:
+            self._answer(status, b"<Error><Code>Broken</Code></Error>")
+        elif "list-type" in query:
+            self._answer(200, self._listing(path, query), {"Content-Type": "application/xml"})
+        elif path not in served.objects:
+            self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+        else:
+            self._object(served.objects[path])
+
+    do_HEAD = do_GET  # noqa: N815 - as http.server names it
+
+    def _object(self, data: bytes) -> None:
+        about = {
+            "ETag": f'"{hashlib.sha256(data).hexdigest()[:16]}"',
+            "Last-Modified": "Sun, 01 Nov 2026 12:00:00 GMT",
+        }
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if wanted is None or self.served.without_ranges:
+            self._answer(200, data, about)
+            return
+        first, end = int(wanted[1]), min(int(wanted[2] or len(data)) + 1, len(data))
+        if first >= len(data):
+            self._answer(416, b"")
+            return
+        self._answer(206, data[first:end], {**about, "Content-Range": f"bytes {first}-{end - 1}/{len(data)}"})
+
+    def _listing(self, path: str, query: dict[str, list[str]]) -> bytes:
+        start, after = f"{path.rstrip('/')}/", query.get("continuation-token", [""])[0]
+        prefix = query.get("prefix", [""])[0]
+        keys = sorted(name[len(start) :] for name in self.served.objects if name.startswith(start + prefix))
+        left = [key for key in keys if key > after]
+        page = left[:_PAGE]
+        rows = "".join(
+            f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-01T12:00:00.000Z</LastModified>"
+            f"<Size>{len(self.served.objects[start + key])}</Size></Contents>"
+            for key in page
+        )
+        more = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if len(left) > _PAGE else ""
+        cut = str(len(left) > _PAGE).lower()
+        return f"<ListBucketResult><IsTruncated>{cut}</IsTruncated>{more}{rows}</ListBucketResult>".encode()
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if self.served.cuts and 200 <= status < 300:
+            self.wfile.write(body[: self.served.cuts.pop(0)])
+            self.close_connection = True
+            return
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing: the tests read `requests`."""

@@ -1,0 +1,241 @@
+"""Objects read from real servers on loopback, well-behaved and not."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from loopback import Loopback, serving
+from playhead.errors import DataError
+from playhead.store import list_files, open_file, stamp, stream
+from playhead.store.remote import MOST_BYTES, RemoteFile, list_remote, open_remote
+
+DATA = bytes(range(256)) * 400
+KEYS = ["d/part-0.jsonl", "d/part-1.jsonl", "d/part-2.jsonl", "d/e/part-3.jsonl", "d/.hidden", "f.txt", "d[1].txt"]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    objects = {f"/bucket/{key}": b"row\n" for key in KEYS}
+    with serving({"/bucket/big": DATA, "/bucket/a b%20ü": b"odd", "/bucket/empty": b"", **objects}) as served:
+        for name, value in served.environment().items():
+            monkeypatch.setenv(name, value)
+        yield served
+
+
+@pytest.fixture(params=["s3", "http"])
+def big(request: pytest.FixtureRequest, server: Loopback) -> str:
+    """One object by both kinds of address."""
+    return "s3://bucket/big" if request.param == "s3" else f"{server.address}/bucket/big"
+
+
+def problem(url: str) -> DataError:
+    with pytest.raises(DataError) as caught:
+        open_remote(url).read(0, 100)
+    assert caught.value.problem.startswith(url)
+    return caught.value
+
+
+def test_ranges_are_read_as_of_a_local_file(big: str) -> None:
+    with open_file(big) as file:
+        assert (file.path, file.size) == (big, len(DATA))
+        assert file.read(10, 5) == DATA[10:15]
+        assert file.read(len(DATA) - 2, 10) == DATA[-2:]
+        assert file.read(len(DATA) + 5, 10) == b""
+        assert file.read(3, 0) == b""
+        assert b"".join(stream(file, 1000)) == DATA
+
+
+def test_many_ranges_come_in_the_order_asked_and_near_ones_in_one_request(big: str, server: Loopback) -> None:
+    file = open_remote(big)
+    server.requests.clear()
+    spans = [(5000, 5010), (0, 4), (7, 7), (5000, 5010), (len(DATA) - 3, len(DATA) + 9)]
+    assert file.read_many(spans) == [DATA[first:end] for first, end in spans]
+    assert len(server.requests) == 2
+    assert file.read_many([]) == []
+
+
+def test_a_large_range_is_read_in_requests_that_no_time_out_can_reach(server: Loopback) -> None:
+    server.objects["/bucket/large"] = large = os.urandom(2 * MOST_BYTES + 7)
+    file = open_remote("s3://bucket/large")
+    server.requests.clear()
+    assert file.read(1, len(large)) == large[1:]
+    assert len(server.requests) == 3
+
+
+def test_odd_names_and_empty_objects_are_read(server: Loopback) -> None:
+    assert open_remote("s3://bucket/a b%20ü").read(0, 9) == b"odd"
+    assert open_remote(f"{server.address}/bucket/a%20b%2520%C3%BC").read(0, 9) == b"odd"
+    assert open_remote("s3://bucket/empty").read(0, 9) == b""
+
+
+def test_a_stamp_tells_one_content_from_another(big: str, server: Loopback) -> None:
+    before = stamp(big)
+    assert before == stamp(big)
+    server.objects["/bucket/big"] = DATA[::-1]
+    assert stamp(big).size == before.size
+    assert stamp(big) != before
+
+
+def test_an_object_that_changed_since_it_was_opened_is_refused(big: str, server: Loopback) -> None:
+    file = open_remote(big)
+    server.objects["/bucket/big"] = DATA[::-1]
+    for read in (lambda: file.read(0, 10), lambda: file.read_many([(0, 10)])):
+        with pytest.raises(DataError, match="changed while it was read"):
+            read()
+
+
+def test_objects_are_listed_under_a_prefix_and_by_pattern_over_several_pages(server: Loopback) -> None:
+    expected = [f"s3://bucket/d/{name}" for name in (".hidden", *(f"part-{i}.jsonl" for i in range(3)))]
+    assert [url for url in list_remote("s3://bucket/d/") if "/e/" not in url] == expected
+    assert len(list_remote("s3://bucket")) == len(server.objects)
+    assert list_files(["s3://bucket/d/*.jsonl"]) == expected[1:]
+    assert list_files(["s3://bucket/**/part-[13].jsonl", "s3://bucket/f.txt"]) == [
+        "s3://bucket/d/e/part-3.jsonl",
+        "s3://bucket/d/part-1.jsonl",
+        "s3://bucket/f.txt",
+    ]
+    assert list_files(["s3://bucket/d[1].txt"]) == ["s3://bucket/d[1].txt"]
+
+
+def test_a_pattern_in_vain_an_object_listed_twice_and_a_web_listing_are_refused(server: Loopback) -> None:
+    for patterns, words in [
+        (["s3://bucket/none/*"], "no file matches"),
+        (["s3://bucket/f.txt", "s3://bucket/*.txt"], "listed twice"),
+        (["s3://bucket/none"], "no such object"),
+        ([f"{server.address}/bucket/*"], "a web server lists nothing"),
+    ]:
+        with pytest.raises(DataError, match=words):
+            list_files(patterns)
+
+
+@pytest.mark.parametrize("statuses", [[500], [503, 500], [200, 429]])
+def test_a_server_that_recovers_is_asked_again(big: str, server: Loopback, statuses: list[int]) -> None:
+    server.statuses[:] = statuses
+    assert open_remote(big).read(0, 100) == DATA[:100]
+    assert server.statuses == []
+
+
+def test_a_body_cut_short_is_asked_for_from_there_on(big: str, server: Loopback) -> None:
+    file = open_remote(big)
+    server.cuts[:] = [4000, 1]
+    assert file.read(0, len(DATA)) == DATA
+    assert server.cuts == []
+
+
+def test_a_server_that_does_not_recover_is_given_up(
+    big: str, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from playhead.store import remote
+
+    monkeypatch.setattr(remote, "_MOST_RETRIES", 2)
+    remote._client.cache_clear()
+    server.statuses[:] = [500] * 50
+    letter = problem(big)
+    assert "500 Internal Server Error" in str(letter)
+    assert len(server.statuses) == 47
+    server.statuses.clear()
+    server.cuts[:] = [10] * 50
+    assert "cannot be read" in problem(big).problem
+    remote._client.cache_clear()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_says_which_environment_variables_are_looked_at(server: Loopback, status: int) -> None:
+    server.statuses[:] = [status]
+    letter = problem("s3://bucket/big")
+    assert "you may not read it" in letter.problem
+    assert "AWS_ACCESS_KEY_ID" in str(letter.expected)
+    server.statuses[:] = [status]
+    assert problem(f"{server.address}/bucket/big").expected == "a public address"
+
+
+def test_missing_credentials_are_said(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_SKIP_SIGNATURE")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.address)  # where a machine in the cloud asks who it is
+    letter = problem("s3://bucket/big")
+    assert "no credentials" in letter.problem
+    assert "AWS_SECRET_ACCESS_KEY" in str(letter.expected)
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in str(problem("az://container/key").expected)
+
+
+def test_what_is_missing_is_said(big: str) -> None:
+    assert problem(f"{big}-not").problem == f"{big}-not: no such object"
+
+
+def test_a_server_without_ranges_is_said(server: Loopback) -> None:
+    server.without_ranges = True
+    assert "does not give byte ranges" in problem(f"{server.address}/bucket/big").problem
+
+
+def test_a_store_out_of_reach_is_said(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        letter = problem("s3://bucket/big")
+    assert "cannot be reached" in letter.problem
+    assert "AWS_ENDPOINT_URL" in str(letter.fix)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    assert "AWS_ALLOW_HTTP=true" in str(problem("s3://bucket/big").fix)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ftp://host/file", "no store for ftp://"),
+        ("msc://profile/file", "Multi-Storage Client"),
+        ("s3:///file", "names no bucket"),
+        ("https://host/file?signature=1", "with a query"),
+    ],
+)
+def test_addresses_that_cannot_be_asked_are_refused(url: str, words: str) -> None:
+    assert words in problem(url).problem
+
+
+def test_an_open_object_travels_to_another_process(server: Loopback) -> None:
+    file = open_remote("s3://bucket/big")
+    program = "import pickle, sys; print(len(pickle.load(sys.stdin.buffer).read(0, 1 << 20)))"
+    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(file), capture_output=True, check=True)
+    assert int(done.stdout) == len(DATA)
+
+
+FORK = """
+import os, sys
+from playhead.store.remote import open_remote
+file = open_remote(sys.argv[1])
+if child := os.fork():
+    os.waitpid(child, 0)
+    sys.exit()
+try:
+    file.read(0, 1)
+except Exception as error:
+    os.write(1, str(error).encode())
+os._exit(0)
+"""
+
+
+def test_a_fork_is_refused_where_it_would_wait_for_ever(server: Loopback) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORK, "s3://bucket/big"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "cannot be read in a fork" in done.stdout
+
+
+def test_stores_are_loaded_only_when_used() -> None:
+    program = "import sys, playhead.store, playhead.megatron.idx; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "obstore" not in done.stdout.split()
+
+
+def test_a_remote_file_is_a_value() -> None:
+    assert RemoteFile("s3://a/b", 3, 7) == RemoteFile("s3://a/b", 3, 7)
