@@ -48,6 +48,7 @@ class Ray:
         except BaseException:
             with suppress(Exception):  # the reason to stop is told, not what stopping met
                 flight.abandon()
+            self._connection.leave_if_terminated()
             raise
 
     def close(self) -> None:

@@ -20,16 +20,34 @@ _LONGEST_PLACE = 40  # the path of a Unix socket ends after 107 characters, and 
 
 @dataclass
 class Connection:
-    """A Ray that jobs can be sent to. `owned`: this connection began it; `place`: where a cluster begun here lives."""
+    """A Ray that jobs can be sent to. `owned`: this connection began it; `place`: where a cluster begun here lives.
+
+    `terminator` is what SIGTERM did before, and `terminated` whether it came.
+    """
 
     owned: bool
     place: Path | None = None
     terminator: Any = None
+    terminated: bool = False
 
     def num_cpus(self) -> int:
         import ray
 
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
+        """Ray's own handler ends the process and leaves its agents behind; in its calls only this one passes."""
+        self.terminated = True
+        raise KeyboardInterrupt
+
+    def leave_if_terminated(self) -> None:
+        """Do what SIGTERM did before, now that nothing is in flight."""
+        if not self.terminated:
+            return
+        self.terminated = False
+        if callable(self.terminator):
+            self.terminator(signal.SIGTERM, None)
+        raise SystemExit(128 + signal.SIGTERM)
 
     def close(self) -> None:
         """End what was begun here: a connection, or a whole cluster with its files."""
@@ -67,18 +85,13 @@ def connect(address: str | None, workers: int | None) -> Connection:
     connection = Connection(owned=True, place=place)
     if before is not None:
         connection.terminator = before
-        # Ray's own handler ends the process at once and leaves its agents behind.
-        signal.signal(signal.SIGTERM, before if callable(before) else _leave)
+        signal.signal(signal.SIGTERM, connection.interrupt)
     return connection
 
 
 def _terminator() -> Any:
     """What SIGTERM does now; None where it is not ours to change."""
     return signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
-
-
-def _leave(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 def _place() -> Path:
