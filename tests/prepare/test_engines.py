@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -206,15 +206,20 @@ def processes_of(session: int) -> list[str]:
     return found
 
 
-def test_the_command_joins_a_cluster_by_address_or_environment(ray_cluster: str, tmp_path: Path) -> None:
+def test_the_command_joins_a_cluster_and_prints_its_result_only_though_a_worker_dies(
+    ray_cluster: str, tmp_path: Path
+) -> None:
     write_jsonl(tmp_path / "a.jsonl", [{"n": row} for row in range(9)])
     (tmp_path / "recipe.yaml").write_text(
-        "sources: [{name: s, path: a.jsonl, length: n}]\nbatching: {type: fixed, size: 2}\n"
+        "sources: [{name: s, path: a.jsonl, length: {function: 'held_lengths:dying'}}]\n"
+        "batching: {type: fixed, size: 2}\n"
     )
-    with playhead(tmp_path, "prepare", "recipe.yaml", "--engine", "ray", RAY_ADDRESS=ray_cluster) as command:
+    (tmp_path / "die").touch()
+    with playhead(tmp_path, "prepare", "recipe.yaml", "--engine", "ray", "--json", RAY_ADDRESS=ray_cluster) as command:
         out, letter = command.communicate()
     assert command.returncode == 0, letter
-    assert re.search(r"^s +1 +1 ", out, re.MULTILINE)
+    assert not (tmp_path / "die").exists()
+    assert json.loads(out)["sources"][0]["num_rows"] == 9
 
 
 @pytest.mark.parametrize(
