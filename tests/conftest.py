@@ -1,9 +1,19 @@
-"""Hypothesis profiles: `ci` (the default) finds the same examples every time; HYPOTHESIS_PROFILE chooses another."""
+"""Hypothesis profiles, and a Ray cluster for the tests that ask for one.
+
+`ci` (the default profile) finds the same examples every time; HYPOTHESIS_PROFILE chooses another.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Two shared cores are slow now and then, and another release of Hypothesis draws other examples: neither is a
@@ -13,3 +23,30 @@ settings.register_profile("ci", derandomize=True, max_examples=60, database=None
 settings.register_profile("dev", max_examples=30, **_calm)
 settings.register_profile("thorough", max_examples=2000, **_calm)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+_RAY = """
+import sys, ray
+found = ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 object_store_memory=80 << 20, _temp_dir=sys.argv[1])
+print(found.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[str]:
+    """The address of a cluster that another process keeps; it ends with this one, however this one ends."""
+    # Read by Ray when it is imported; without a token of its own it would make one in the home directory.
+    settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(), "RAY_USAGE_STATS_ENABLED": "0"}
+    patch = pytest.MonkeyPatch()
+    for name, value in settings.items():
+        patch.setenv(name, value)
+    folder = Path(f"/tmp/r{os.getpid()}")  # noqa: S108 - the path of a socket must be short
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", _RAY, str(folder)], **pipes) as keeper:
+        yield keeper.stdout.readline().strip()
+        keeper.communicate()
+    patch.undo()
+    shutil.rmtree(folder)
+    assert keeper.returncode == 0

@@ -87,3 +87,12 @@ def make_megatron() -> None:
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # noqa: S106 - a word, not a secret
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save("tokenizer.json")
+
+
+def make_recordings() -> None:
+    """A minute of quiet noise."""
+    import numpy as np
+    import soundfile
+
+    samples = np.random.default_rng(0).integers(-900, 900, 60 * 8000, dtype=np.int16)
+    soundfile.write("talk.wav", samples, 8000)

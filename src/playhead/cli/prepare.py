@@ -7,10 +7,14 @@ from typing import Annotated
 
 import typer
 
+from playhead.cli.engine import EngineName, EngineOption, RayAddress, engine_of
+
 
 def prepare(
     recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.")],
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one a core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Workers, or jobs at a time on a Ray cluster; by default one a core.")
+    ] = None,
     memory: Annotated[int, typer.Option(min=8, help="Megabytes a worker may use.")] = 256,
     force: Annotated[bool, typer.Option("--force", help="Index everything anew.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
@@ -19,12 +23,15 @@ def prepare(
         bool, typer.Option("--measure", help="Run the map over all rows of sources with `length: {measure: true}`.")
     ] = False,
     steps: Annotated[int, typer.Option(min=0, help="Also plan this many steps ahead into the ledger.")] = 0,
+    engine: EngineOption = EngineName.local,
+    ray_address: RayAddress = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Index the sources of a recipe and select their rows. Does nothing where nothing changed.
 
     An interrupted run goes on where it was.
     """
+    chosen = engine_of(engine, ray_address, workers)
     from playhead.cli.prepare_view import print_report, scanning, writing_ahead
     from playhead.prepare import prepare as prepare_recipe
     from playhead.recipe.values import Recipe
@@ -33,13 +40,14 @@ def prepare(
     with scanning() as progress:
         report = prepare_recipe(
             loaded,
-            workers=workers,
+            workers=workers if chosen is None else None,
             memory_mb=memory,
             force=force,
             dry_run=dry_run,
             sidecars=sidecars,
             progress=progress,
             measure=measure,
+            engine=chosen,
         )
     reached = writing_ahead(loaded, steps) if steps and not dry_run else None
     print_report(loaded, report, reached, as_json=as_json)

@@ -1,9 +1,10 @@
 """Comes in: a recipe. Goes out: an index and a selection of each of its sources on disk, and a report.
 
-Parallel, resumable after a kill, the same bytes whatever the number of workers.
+Parallel, resumable after a kill, the same bytes whatever the engine and the number of workers.
 """
 
+from playhead.prepare.engines import Engine, Local, Ray
 from playhead.prepare.report import MeasureProgress, PrepareReport, Progress, SourceReport
 from playhead.prepare.run import prepare
 
-__all__ = ["MeasureProgress", "PrepareReport", "Progress", "SourceReport", "prepare"]
+__all__ = ["Engine", "Local", "MeasureProgress", "PrepareReport", "Progress", "Ray", "SourceReport", "prepare"]

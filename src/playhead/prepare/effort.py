@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from playhead.formats.contract import Means
+from playhead.prepare.engines import Engine, Local
 from playhead.prepare.report import MeasureProgress, Progress
 
 _CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with room to spare
@@ -27,18 +28,19 @@ class Effort:
     processes: bool | None = None
     progress: Callable[[Progress | MeasureProgress], None] | None = None
     measure: bool = False
+    engine: Engine | None = None
 
     @property
     def means(self) -> Means:
         chunk = max(1 << 12, min(_LARGEST_CHUNK, self.memory_bytes // _CHUNKS_IN_MEMORY))
         return Means(chunk, max(chunk, self.memory_bytes // 8), self.indexes_root)
 
-    def workers_for(self, num_shards: int, num_bytes: int) -> int:
-        """Processes cost a second to start: little work is done here."""
-        return self._workers_where(num_bytes >= _SMALL, num_shards)
+    def engine_for(self, num_shards: int, num_bytes: int) -> Engine:
+        """Processes cost a second to start: little work is done here, unless an engine was asked for."""
+        return self.engine or Local(self._workers_where(num_bytes >= _SMALL, num_shards))
 
-    def workers_to_measure(self, num_rows: int) -> int:
-        return self._workers_where(num_rows >= _FEW_ROWS, num_rows)
+    def engine_to_measure(self, num_rows: int) -> Engine:
+        return self.engine or Local(self._workers_where(num_rows >= _FEW_ROWS, num_rows))
 
     def _workers_where(self, much: bool, num_jobs: int) -> int:
         processes = much if self.processes is None else self.processes

@@ -10,6 +10,7 @@ from playhead.errors import Failure, PlayheadError
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
 from playhead.prepare.effort import Effort
+from playhead.prepare.engines.shared import expect_file
 from playhead.prepare.measuring import Gauge, MeasureJob, gauge_of
 from playhead.prepare.merge import Contents, Piece, chunks_of
 from playhead.prepare.report import MeasureProgress
@@ -32,7 +33,7 @@ def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | Non
     """Measure the rows that neither the old index nor a run before has measured. Failures are gathered, not raised."""
     gauge = gauge_of(layout, recipe, effort.means.chunk_bytes)
     run = _Run(layout, gauge, contents, old, effort)
-    run_jobs(run.jobs(), effort.workers_to_measure(run.total_rows), run.done)
+    run_jobs(run.jobs(), effort.engine_to_measure(run.total_rows), run.done)
     pieces = tuple(
         replace(piece, lengths=tuple(run.paths[i])) if i in run.paths else piece
         for i, piece in enumerate(contents.pieces)
@@ -72,6 +73,7 @@ class _Run:
         if outcome is not None:
             self.failures.append(Failure(source, shard, str(outcome)))
             return
+        expect_file(job.path)
         self.measured_rows += job.stretch.num_rows
         if self._effort.progress is not None:
             self._effort.progress(MeasureProgress(source, shard, self._done_rows, self.total_rows))

@@ -11,6 +11,7 @@ from playhead.index.layout import Layout
 from playhead.index.opened import Index, open_index
 from playhead.index.selection import SelectionMeta, nothing_left, open_selection, write_selection
 from playhead.prepare.effort import Effort
+from playhead.prepare.engines.shared import expect_file
 from playhead.prepare.lock import only_one
 from playhead.prepare.measure import measure
 from playhead.prepare.merge import Contents, Piece, merge
@@ -115,6 +116,7 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> 
         if isinstance(outcome, PlayheadError):
             failures.append(Failure(source, job.shard.name, str(outcome)))
             return
+        expect_file(part_path(directory, outcome.entry))
         survey.parts[number] = outcome
         if effort.progress is not None:
             progress = (job.shard.name, outcome.num_rows, done_shards, len(chosen), done_bytes, total_bytes)
@@ -122,7 +124,7 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> 
 
     spec = layout.spec.scanned
     jobs = [ScanJob(layout.registered.format, survey.shards[i], spec, effort.means, directory) for i in chosen]
-    run_jobs(jobs, effort.workers_for(len(jobs), total_bytes), done)
+    run_jobs(jobs, effort.engine_for(len(jobs), total_bytes), done)
     return failures
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from playhead.errors import Failure, PlayheadError, PrepareError, RecipeError
 from playhead.index.layout import layout_of
 from playhead.prepare.effort import Effort, default_workers
+from playhead.prepare.engines import Engine
 from playhead.prepare.estimate import estimate_source
 from playhead.prepare.one import Outcome, prepare_source
 from playhead.prepare.report import MeasureProgress, PrepareReport, Progress
@@ -27,13 +28,20 @@ def prepare(
     progress: Callable[[Progress | MeasureProgress], None] | None = None,
     processes: bool | None = None,
     measure: bool = False,
+    engine: Engine | None = None,
 ) -> PrepareReport:
     """Index and select every source; what is up to date is left alone.
 
     `measure` also runs the map over all rows of sources whose lengths are to be measured. A failure does not stop
     other shards and sources: all are listed in the PrepareError at the end, and what was finished is kept. `processes`
-    forces or forbids worker processes; by default small jobs do without.
+    forces or forbids worker processes; by default small jobs do without. An `engine` does all jobs in their place, on
+    workers of its own; it is closed at the end.
     """
+    if engine is not None and (workers is not None or processes is not None):
+        raise RecipeError(
+            "`workers` and `processes` are for the default engine, and another is given",
+            fix=f"say it to the engine: {type(engine).__name__}(workers=...)",
+        )
     if memory_mb < _LEAST_MEMORY_MB:
         raise RecipeError(f"memory per worker: {memory_mb} MB", expected=f"at least {_LEAST_MEMORY_MB} MB")
     effort = Effort(
@@ -45,8 +53,13 @@ def prepare(
         processes=processes,
         progress=progress,
         measure=measure,
+        engine=engine,
     )
-    outcomes = [_attempt(leaf, recipe, effort, dry_run) for leaf in leaves(recipe)]
+    try:
+        outcomes = [_attempt(leaf, recipe, effort, dry_run) for leaf in leaves(recipe)]
+    finally:
+        if engine is not None:
+            engine.close()
     # A source that is trained on and evaluated on fails in both places, but once.
     failures = tuple(dict.fromkeys(failure for outcome in outcomes for failure in outcome.failures))
     if failures:

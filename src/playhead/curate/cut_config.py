@@ -1,0 +1,52 @@
+"""How recordings without speakers are cut into windows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from playhead.errors import RecipeError
+
+WAYS = ("silence", "hop")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutConfig:
+    """Seconds throughout. Lengths of windows are from `min_seconds` to `max_seconds`, both included.
+
+    `silence`: windows begin and end with speech, and part at the longest silence that the lengths allow; a pause
+    shorter than `min_silence` is none. `hop`: a window every `hop_seconds` (by default `max_seconds`).
+    """
+
+    by: Literal["silence", "hop"] = "silence"
+    min_seconds: float = 1.0
+    max_seconds: float = 30.0
+    min_silence: float = 0.0
+    hop_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """A config that is there can be used."""
+        if self.by not in WAYS:
+            raise RecipeError("by: there is no such way to cut", found=str(self.by), expected=" or ".join(WAYS))
+        for name in ("min_seconds", "max_seconds", "hop_seconds"):
+            _check(name, getattr(self, name), 1e-6, "a number of seconds of 0.000001 or more")
+        _check("min_silence", self.min_silence, 0.0, "a number of seconds of 0 or more")
+        if self.min_seconds > self.max_seconds:
+            raise RecipeError(
+                "min_seconds is above max_seconds: no window can be as long as that",
+                found=f"min_seconds {self.min_seconds:g}, max_seconds {self.max_seconds:g}",
+                expected="min_seconds of at most max_seconds",
+            )
+        if self.hop_seconds is not None and self.by != "hop":
+            raise RecipeError(
+                "hop_seconds is for cutting by hop", found="by: silence", fix="add by: hop, or leave hop_seconds out"
+            )
+
+
+def _check(name: str, value: object, least: float, expected: str) -> None:
+    if value is None and name == "hop_seconds":
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
+        raise RecipeError(f"{name}: this cannot be used", found=repr(value), expected=expected)

@@ -1,0 +1,179 @@
+"""Recordings without speakers, cut into windows by silence or by a fixed hop.
+
+Times are counted in whole microseconds, so that lengths and losses are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from playhead.curate.cut_config import CutConfig
+from playhead.curate.spans import Span, minus, union
+from playhead.errors import DataError
+
+TOO_SHORT = "too_short"  # stands alone, or is left over, and makes no window of min_seconds
+BETWEEN_HOPS = "between_hops"  # the hop is longer than a window
+PAST_END = "past_end"  # a segment goes on after the end of the recording
+
+_TICKS = 1_000_000
+
+
+class Cut(NamedTuple):
+    """A window in seconds, and its first and last segment; where it has none, the last comes before the first."""
+
+    start: float
+    end: float
+    first_segment: int
+    last_segment: int
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Stretches of speech that are in no window."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Law: every moment of speech is in a window, or in exactly one loss."""
+
+    windows: list[Cut]
+    losses: dict[str, Loss]
+    speech_seconds: float
+
+
+def cut(segments: Sequence[Mapping[str, Any]], duration: float | None, config: CutConfig) -> Cuts:
+    """Cut a recording. Laws: windows come in order, are as long as `config` says and, by silence, are disjoint.
+
+    Segments have a `start` and an `end`, and are sorted by their start. Without a duration the recording ends with
+    the last of them.
+    """
+    spans = _spans(segments)
+    ends = [span.end for span in spans]
+    end = max(ends, default=0) if duration is None else ticks(duration)
+    whole = union(span for span in spans if span.length)
+    past = minus(whole, [Span(0, end)])
+    speech = [Span(span.start, min(span.end, end)) for span in whole if span.start < end]
+    if config.by == "silence":
+        windows = _by_silence(union(speech, ticks(config.min_silence)), config)
+        hopped_over: list[Span] = []
+    else:
+        windows, rest = _by_hop(end, config)
+        hopped_over = minus(minus(speech, windows), rest)
+    too_short = minus(minus(speech, windows), hopped_over)
+    losses = {BETWEEN_HOPS: hopped_over, PAST_END: past, TOO_SHORT: too_short}
+    return Cuts(
+        _with_segments(windows, spans),
+        {reason: Loss(len(lost), _seconds(lost)) for reason, lost in losses.items() if lost},
+        _seconds(whole),
+    )
+
+
+def _by_silence(speech: Sequence[Span], config: CutConfig) -> list[Span]:
+    """Windows from where speech begins to where it ends. Speech above the maximum is parted, at the maximum.
+
+    Speech that reaches no minimum, not even with what follows, is left out.
+    """
+    least, most = ticks(config.min_seconds), ticks(config.max_seconds)
+    windows: list[Span] = []
+    i, start = 0, speech[0].start if speech else 0
+    while i < len(speech):
+        beyond = i  # the first that ends too late for this window
+        while beyond < len(speech) and speech[beyond].end - start <= most:
+            beyond += 1
+        last = _last_before_the_longest_silence(speech, range(i, beyond), start + least)
+        if last is None and beyond < len(speech) and _has_to_be_parted(speech[beyond], start, most):
+            windows.append(Span(start, start + most))
+            i, start = beyond, start + most
+            continue
+        if last is not None:
+            windows.append(Span(start, speech[last].end))
+        i = i + 1 if last is None else last + 1
+        start = speech[i].start if i < len(speech) else 0
+    return windows
+
+
+def _last_before_the_longest_silence(speech: Sequence[Span], choice: range, earliest: int) -> int | None:
+    """The speech after which to cut: the last of all, or before the longest silence, of equal ones the later."""
+    best, longest = None, -1
+    for i in choice:
+        if speech[i].end < earliest:
+            continue
+        if i + 1 == len(speech):
+            return i
+        if (gap := speech[i + 1].start - speech[i].end) >= longest:
+            best, longest = i, gap
+    return best
+
+
+def _has_to_be_parted(span: Span, start: int, most: int) -> bool:
+    """Whether speech that begins within a window, at or after its start, is too long for any window."""
+    begins = max(span.start, start)
+    return begins < start + most and span.end - begins > most
+
+
+def _by_hop(end: int, config: CutConfig) -> tuple[list[Span], list[Span]]:
+    """A window every hop, up to the first that reaches the end; and that one apart, if it is too short."""
+    least, most = ticks(config.min_seconds), ticks(config.max_seconds)
+    hop = most if config.hop_seconds is None else ticks(config.hop_seconds)
+    windows: list[Span] = []
+    for start in range(0, end, hop):
+        window = Span(start, min(start + most, end))
+        if window.length < least:
+            return windows, [window]
+        windows.append(window)
+        if window.end == end:
+            break
+    return windows, []
+
+
+def _with_segments(windows: Sequence[Span], segments: Sequence[Span]) -> list[Cut]:
+    starts = [segment.start for segment in segments]
+    latest: list[int] = []  # the latest end so far: rising, though the ends need not be
+    for segment in segments:
+        latest.append(max(segment.end, latest[-1] if latest else 0))
+    found = []
+    for window in windows:
+        first = min(bisect_left(latest, window.start + 1), bisect_left(starts, window.start))
+        last = bisect_left(starts, window.end) - 1
+        found.append(Cut(window.start / _TICKS, window.end / _TICKS, first, max(last, first - 1)))
+    return found
+
+
+def _spans(segments: Sequence[Mapping[str, Any]]) -> list[Span]:
+    spans: list[Span] = []
+    for i, segment in enumerate(segments):
+        start, end = (_time(segment, name, i) for name in ("start", "end"))
+        if end < start:
+            raise DataError(f"segments[{i}]: ends before it starts", found=f"start {start:g}, end {end:g}")
+        spans.append(Span(ticks(start), ticks(end)))
+        if i and spans[i].start < spans[i - 1].start:
+            raise DataError(
+                f"segments[{i}]: starts before the one before it",
+                found=f"start {start:g} after start {spans[i - 1].start / _TICKS:g}",
+                expected="segments sorted by start",
+            )
+    return spans
+
+
+def _time(segment: Mapping[str, Any], name: str, i: int) -> float:
+    value = segment.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        found = "none" if value is None else repr(value)
+        raise DataError(f"segments[{i}].{name}: is no time", found=found, expected="seconds, 0 or more")
+    return float(value)
+
+
+def ticks(seconds: float) -> int:
+    """Whole microseconds."""
+    return round(seconds * _TICKS)
+
+
+def _seconds(spans: Sequence[Span]) -> float:
+    return sum(span.length for span in spans) / _TICKS

@@ -1,0 +1,171 @@
+"""One tar of windows: cut, written whole, and described beside it so that it is not cut again."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+from msgspec import Struct
+
+from playhead.curate.clips import Kind, Recordings
+from playhead.errors import DataError, PlayheadError
+from playhead.fingerprint import digest
+from playhead.store import open_file, replacing, stamp
+
+_VERSION = 1
+
+
+class Rejected(Struct, frozen=True):
+    """A window that could not be cut: its line in the manifest, counted from 1, and why."""
+
+    line: int
+    reason: str
+
+
+class ShardSummary(Struct, frozen=True):
+    """What is in a tar. `inputs` is a digest of all that decides its bytes."""
+
+    inputs: str
+    num_windows: int
+    seconds: float
+    num_bytes: int
+    rejected: tuple[Rejected, ...] = ()
+
+
+class _Window(Struct):
+    id: str
+    audio_filepath: str
+    duration: float
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """Lines of a manifest to be cut into one tar."""
+
+    manifest: str
+    first_line: int
+    lines: tuple[bytes, ...]
+    target: Path
+    audio_root: str
+    kind: Kind
+    on_error: Literal["stop", "reject"]
+
+    @property
+    def name(self) -> str:
+        return str(self.target)
+
+    def run(self) -> tuple[ShardSummary, bool]:
+        """The summary, and whether the tar was there already."""
+        inputs = self._inputs()
+        there = read_summary(self.target)
+        if there is not None and there.inputs == inputs and _size(self.target) == there.num_bytes:
+            return there, True
+        return self._write(inputs), False
+
+    def _write(self, inputs: str) -> ShardSummary:
+        rejected: list[Rejected] = []
+        held = _Held()
+        with replacing(self.target) as file, closing(Recordings(self.kind)) as recordings:
+            with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+                for number, line in self._numbered():
+                    try:
+                        held.add(tar, self._window(line), line, recordings, self)
+                    except PlayheadError as error:
+                        if self.on_error == "stop":
+                            raise self._placed(error, number) from error
+                        rejected.append(Rejected(number, str(error)))
+            size = _end_of(file)
+        if not held.ids:
+            self.target.unlink()  # a tar without a sample is an error to its readers
+            size = 0
+        summary = ShardSummary(inputs, len(held.ids), held.seconds, size, tuple(rejected))
+        with replacing(summary_path(self.target)) as file:
+            file.write(msgspec.json.encode(summary))
+        return summary
+
+    def _numbered(self) -> Iterator[tuple[int, bytes]]:
+        return ((self.first_line + i, line) for i, line in enumerate(self.lines) if line.strip())
+
+    def _window(self, line: bytes) -> _Window:
+        try:
+            window = msgspec.json.decode(line, type=_Window)
+        except msgspec.MsgspecError as error:
+            raise DataError(
+                "is no window", found=str(error), expected="id, audio_filepath, duration and perhaps offset"
+            ) from error
+        if not window.id or any(letter in window.id for letter in "./"):
+            raise DataError(
+                "id: cannot name a sample", found=repr(window.id), expected="a text without a dot or a slash"
+            )
+        return window
+
+    def path_of(self, window: _Window) -> str:
+        return os.path.join(self.audio_root, window.audio_filepath)  # noqa: PTH118 - its spelling is kept
+
+    def _placed(self, error: PlayheadError, number: int) -> DataError:
+        problem = f"{self.manifest}, line {number:,}: {error.problem}"
+        return DataError(problem, found=error.found, expected=error.expected, fix=error.fix)
+
+    def _inputs(self) -> str:
+        """Of lines, settings, and the size and modification mark of every recording; a missing one has none."""
+        stamps: dict[str, Any] = {}
+        for _, line in self._numbered():
+            try:
+                path = self.path_of(self._window(line))
+                if path not in stamps:
+                    stamps[path] = stamp(path)
+            except PlayheadError:
+                continue
+        return digest([_VERSION, self.first_line, self.lines, self.kind, self.on_error, sorted(stamps.items())])
+
+
+class _Held:
+    """What a tar holds so far."""
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()
+        self.seconds = 0.0
+
+    def add(self, tar: tarfile.TarFile, window: _Window, line: bytes, recordings: Recordings, job: ShardJob) -> None:
+        if window.id in self.ids:
+            raise DataError("id: is there already", found=repr(window.id), expected="every window once")
+        clip = recordings.clip(job.path_of(window), window.offset, window.duration)
+        for ending, content in ((job.kind, clip), ("json", line.strip())):
+            # The time, the owner and the rights of a member are those of a new TarInfo: always the same.
+            member = tarfile.TarInfo(f"{window.id}.{ending}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        self.ids.add(window.id)
+        self.seconds += window.duration
+
+
+def summary_path(target: Path) -> Path:
+    return target.with_name(f"{target.name}.done")
+
+
+def read_summary(target: Path) -> ShardSummary | None:
+    """The summary beside a tar; None where there is none, or no whole one."""
+    path = summary_path(target)
+    if not path.is_file():
+        return None
+    with open_file(str(path)) as file:
+        try:
+            return msgspec.json.decode(file.read(0, file.size), type=ShardSummary)
+        except msgspec.MsgspecError:
+            return None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _end_of(file: BinaryIO) -> int:
+    return file.seek(0, os.SEEK_END)

@@ -1,0 +1,203 @@
+"""Jobs as tasks of a Ray cluster: one that is there, or one started on this machine for the time being."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
+
+from playhead.errors import PrepareError
+from playhead.prepare.engines.connection import Connection, connect
+from playhead.prepare.engines.contract import Done, J, Job, outcome_of
+
+MOST_TRIES = 4  # of a job whose worker is lost: a machine may go, but a job that kills its workers must not go on
+_WAITING_FOR_EACH = 1  # a job ready beside the one that runs: a worker need not wait for this process
+_SECONDS_TO_STOP = 3.0
+
+
+class Ray:
+    """The Ray cluster at an address (`auto`, `host:port`, `ray://host:port`); by default at RAY_ADDRESS.
+
+    Without an address one is started on this machine, of `workers` processes, and stopped by `close`; a cluster that
+    was there is left as it was. On a cluster that was there `workers` bounds the jobs in flight.
+
+    A job whose worker or machine is lost is done again, three times at most; then it has failed, and the others go on.
+    """
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        self._address, self._workers = address, workers
+        self._connection: Connection | None = None
+
+    def run(self, jobs: Iterable[J], done: Done[J]) -> None:
+        queue = iter(jobs)
+        first = next(queue, None)
+        if first is None:
+            return  # a cluster is not started for nothing
+        if self._connection is None:
+            self._connection = connect(self._address, self._workers)
+        flight = _Flight[J]()
+        try:
+            flight.submit(first, 1)
+            _feed(flight, queue, self._room, done)
+        except BaseException:
+            with suppress(Exception):  # the reason to stop is told, not what stopping met
+                flight.abandon()
+            self._connection.leave_if_terminated()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _room(self) -> int:
+        """Asked again and again: a cluster may grow."""
+        if self._workers is not None:
+            return self._workers
+        assert self._connection is not None
+        return self._connection.num_cpus() * (1 + _WAITING_FOR_EACH)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a task gave. `unable` says why a worker could not even begin, in a form that needs no Playhead there."""
+
+    outcome: Any = None
+    lost: str | None = None
+    unable: tuple[str, str] | None = None
+
+
+class _Flight(Generic[J]):
+    """The jobs in flight, by the reference of their task, each with the number of this try."""
+
+    def __init__(self) -> None:
+        import ray
+
+        # Ray's own retries have no bound where memory ran out.
+        self._task = ray.remote(num_cpus=1, max_retries=0)(_portable())
+        self._jobs: dict[Any, tuple[J, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def submit(self, job: J, number: int) -> None:
+        from playhead import __version__
+
+        parcel = pickle.dumps((sys.path, str(Path.cwd()), pickle.dumps(job)))
+        self._jobs[self._task.remote(parcel, __version__)] = job, number
+
+    def land(self) -> Iterator[tuple[J, int, _Given]]:
+        """Those that have finished, one at least."""
+        import ray
+
+        ready, _ = ray.wait(list(self._jobs), num_returns=1)
+        for reference in ready:
+            yield (*self._jobs.pop(reference), _get(reference))
+
+    def abandon(self) -> None:
+        """End what is in flight: first so that half files are removed, then in any case."""
+        import ray
+
+        waiting = list(self._jobs)
+        if not waiting or not ray.is_initialized():
+            return
+        for reference in waiting:
+            ray.cancel(reference)
+        _, left = ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_TO_STOP)
+        for reference in left:
+            ray.cancel(reference, force=True)
+
+
+def _feed(flight: _Flight[J], queue: Iterator[J], room: Callable[[], int], done: Done[J]) -> None:
+    more = True
+    while more or len(flight):
+        bound = room()
+        while more and len(flight) < bound:
+            job = next(queue, None)
+            more = job is not None
+            if job is not None:
+                flight.submit(job, 1)
+        for job, number, given in flight.land() if len(flight) else ():
+            if given.unable is not None:
+                raise _unable(*given.unable)
+            if given.lost is None:
+                done(job, given.outcome)
+            elif number < MOST_TRIES:
+                flight.submit(job, number + 1)
+            else:
+                done(job, _lost(job, given.lost))
+
+
+def _get(reference: Any) -> _Given:
+    import ray
+    from ray import exceptions
+
+    losses = (
+        exceptions.WorkerCrashedError,
+        exceptions.OutOfMemoryError,
+        exceptions.NodeDiedError,
+        exceptions.ObjectLostError,
+        exceptions.LocalRayletDiedError,
+    )
+    try:
+        kind, value = ray.get(reference)
+    except losses as error:
+        return _Given(lost=f"{type(error).__name__}: {str(error).splitlines()[0]}")
+    return _Given(unable=value) if kind == "unable" else _Given(outcome=value)
+
+
+def _portable() -> Callable[[bytes, str], tuple[str, Any]]:
+    """The task. A function inside a function travels whole, so a machine without Playhead can say so."""
+
+    def task(parcel: bytes, version: str) -> tuple[str, Any]:
+        import socket  # what travels whole brings no module along
+
+        try:
+            from playhead import __version__ as here
+            from playhead.prepare.engines.cluster import outcome_of_parcel
+        except ImportError as error:
+            return "unable", (socket.gethostname(), str(error))
+        if here != version:
+            return "unable", (socket.gethostname(), f"Playhead {here} there, {version} here")
+        return outcome_of_parcel(parcel)
+
+    return task
+
+
+def outcome_of_parcel(parcel: bytes) -> tuple[str, Any]:
+    """What a task of a worker that has Playhead gives: ("outcome", ...), or ("unable", (machine, why)).
+
+    The worker finds modules and relative paths as this process does, also where Ray was begun long before.
+    """
+    paths, directory, packed = pickle.loads(parcel)  # noqa: S301 - of our own making, over Ray's own pickles
+    sys.path.extend(path for path in paths if path not in sys.path)
+    with suppress(OSError):
+        os.chdir(directory)
+    try:
+        job = pickle.loads(packed)  # noqa: S301 - as above
+    except ImportError as error:
+        return "unable", (socket.gethostname(), str(error))
+    return "outcome", outcome_of(job)
+
+
+def _unable(machine: str, why: str) -> PrepareError:
+    return PrepareError(
+        f"the Ray worker on {machine} cannot do jobs of this Playhead",
+        found=why,
+        expected="the same packages on every machine of the cluster as here",
+        fix="install them there, for formats and maps of your own too, or leave out --engine ray",
+    )
+
+
+def _lost(job: Job[Any], why: str) -> PrepareError:
+    return PrepareError(
+        f"{job.name}: not done, because its Ray worker was lost {MOST_TRIES} times",
+        found=why,
+        fix="run it again; if a machine was short of memory, use fewer workers or less --memory",
+    )

@@ -1,0 +1,139 @@
+"""To a Ray cluster and from it. Ray is one for each process, so what was not begun here is not ended here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from playhead.errors import PrepareError
+
+_OBJECT_STORE_BYTES = 80 << 20  # results are small; Ray takes no less than 75 MB
+_LONGEST_PLACE = 40  # the path of a Unix socket ends after 107 characters, and Ray adds some 60
+
+
+@dataclass
+class Connection:
+    """A Ray that jobs can be sent to. `owned`: this connection began it; `place`: where a cluster begun here lives.
+
+    `terminator` is what SIGTERM did before, and `terminated` whether it came.
+    """
+
+    owned: bool
+    place: Path | None = None
+    terminator: Any = None
+    terminated: bool = False
+
+    def num_cpus(self) -> int:
+        import ray
+
+        return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
+        """Ray's own handler ends the process and leaves its agents behind; in its calls only this one passes."""
+        self.terminated = True
+        raise KeyboardInterrupt
+
+    def leave_if_terminated(self) -> None:
+        """Do what SIGTERM did before, now that nothing is in flight."""
+        if not self.terminated:
+            return
+        self.terminated = False
+        if callable(self.terminator):
+            self.terminator(signal.SIGTERM, None)
+        raise SystemExit(128 + signal.SIGTERM)
+
+    def close(self) -> None:
+        """End what was begun here: a connection, or a whole cluster with its files."""
+        import ray
+
+        if self.owned:
+            ray.shutdown()
+        if self.terminator is not None:
+            signal.signal(signal.SIGTERM, self.terminator)
+        if self.place is not None:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+
+def connect(address: str | None, workers: int | None) -> Connection:
+    """Join the cluster at the address, or at RAY_ADDRESS, or begin one here. A Ray of the caller's own is used."""
+    ray = _import_ray()
+    if ray.is_initialized():
+        return Connection(owned=False)
+    found = address or os.environ.get("RAY_ADDRESS") or "local"
+    place = _place() if found == "local" else None
+    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    if place is not None:
+        # Read by Ray when it starts a cluster: nothing is to be sent to its makers.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        quiet |= {"num_cpus": workers, "include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
+        quiet["_temp_dir"] = str(place)
+    before = _terminator()
+    try:
+        ray.init(address=found, **quiet)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+        raise _unreachable(found, error) from error
+    _deaths_to_stderr()
+    connection = Connection(owned=True, place=place)
+    if before is not None:
+        connection.terminator = before
+        signal.signal(signal.SIGTERM, connection.interrupt)
+    return connection
+
+
+def _terminator() -> Any:
+    """What SIGTERM does now; None where it is not ours to change."""
+    return signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
+
+
+def _place() -> Path:
+    """A directory of our own: nothing is left in it, and no one else's `auto` finds the cluster."""
+    usual = tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="ray-", dir=usual if len(usual) <= _LONGEST_PLACE else "/tmp"))  # noqa: S108
+
+
+def _deaths_to_stderr() -> None:
+    """Ray prints the death of any worker to stdout, where our results go; there is no switch for it."""
+    from ray._private import worker as inside
+
+    plain = getattr(inside, "print_to_stdstream", None)
+    if plain is None or hasattr(plain, "to_stderr"):
+        return
+
+    def printed(data: dict[str, Any], *rest: Any, **named: Any) -> None:
+        plain({**data, "is_err": True} if data.get("pid") == "raylet" else data, *rest, **named)
+
+    printed.to_stderr = True  # type: ignore[attr-defined]
+    inside.print_to_stdstream = printed
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise PrepareError(
+            "the engine `ray` needs the package ray, which is not installed",
+            fix="pip install 'playhead[ray]', or leave out --engine ray",
+        ) from error
+    return ray
+
+
+def _unreachable(address: str, error: Exception) -> PrepareError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if address == "local":
+        return PrepareError("Ray could not be started on this machine", found=lines[0])
+    return PrepareError(
+        f"no Ray cluster could be joined at {address}",
+        found=lines[0],
+        expected="auto, host:port or ray://host:port of a running cluster",
+        fix="correct --ray-address or RAY_ADDRESS, or give neither: a cluster is then started on this machine; "
+        "one that asks for a token needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here",
+    )

@@ -1,0 +1,85 @@
+"""Jobs in this process, or in spawned ones."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from playhead.errors import PrepareError
+from playhead.prepare.engines.contract import Done, J, Job, outcome_of
+
+
+@dataclass(frozen=True)
+class Local:
+    """So many processes on this machine; with one, this process does the work."""
+
+    workers: int
+
+    def run(self, jobs: Iterable[J], done: Done[J]) -> None:
+        if self.workers <= 1:
+            for job in jobs:
+                done(job, outcome_of(job))
+            return
+        queue = _Queue(iter(jobs))
+        while queue.first is not None:
+            spawn = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_die_with_parent) as pool:
+                _feed(pool, queue, self.workers, done)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Queue(Generic[J]):
+    """Jobs whose first can be looked at before it is taken."""
+
+    def __init__(self, jobs: Iterator[J]) -> None:
+        self._jobs = jobs
+        self.first = next(jobs, None)
+
+    def advance(self) -> None:
+        self.first = next(self._jobs, None)
+
+
+def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[J]) -> None:
+    """Keep as many jobs in flight as there are workers, so that a dead one leaves few in doubt."""
+    flying: dict[Future[Any], J] = {}
+    try:
+        while flying or queue.first is not None:
+            while queue.first is not None and len(flying) < workers:
+                flying[pool.submit(outcome_of, queue.first)] = queue.first
+                queue.advance()
+            finished, _ = wait(flying, return_when=FIRST_COMPLETED)
+            for future in finished:
+                outcome = future.result()
+                done(flying.pop(future), outcome)
+    except BrokenProcessPool:
+        names = ", ".join(job.name for job in flying.values())
+        for job in flying.values():
+            done(job, _died(job, names))
+
+
+def _die_with_parent() -> None:
+    """A worker whose parent was killed would wait for ever: no end of file comes from a queue that it holds too."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _died(job: Job[Any], names: str) -> PrepareError:
+    return PrepareError(
+        f"{job.name}: not done, because a worker process was killed",
+        found=f"in flight at that moment: {names}",
+        fix="run it again; if it was the system short of memory, use fewer workers or less --memory",
+    )
