@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
+from playhead.curate.apart import closest_overlaps, sorted_by_times
 from playhead.curate.build import build_windows, speaker_durations
 from playhead.curate.config import WindowConfig
-from playhead.curate.exact_json import Writer, dumps, loads
+from playhead.curate.exact_json import dumps, loads
 from playhead.curate.faults import Row, RowFault
 from playhead.curate.measures import measure, suits
 from playhead.curate.overlap import Times, among, filter_overlaps, times_of
-from playhead.curate.search import closest_overlaps
-from playhead.curate.splice import splice
+from playhead.curate.search import FloatArray
+from playhead.curate.splice import Splicer
 from playhead.curate.summary import REASONS
 from playhead.curate.tally import RowFacts
 
 
-@dataclass(frozen=True)
-class Curated:
-    """A row that is done: its line, and the segments of each kept window."""
+class Curated(Struct, frozen=True):
+    """A row that is done: its line, good until the next row's, and the segments of each kept window."""
 
-    line: bytes
+    line: bytes | memoryview
     row: Row
     kept: Sequence[list[Row]]
     facts: RowFacts
@@ -41,7 +41,7 @@ class Curator:
         self._config = config
         self._loss_details = loss_details
         self._suits = suits(config)
-        self._writer = Writer()
+        self._splicer = Splicer(config, loss_details=loss_details)
 
     def curate(self, line: bytes) -> Curated:
         """Raises a RowFault that says what is wrong with the line."""
@@ -49,7 +49,7 @@ class Curator:
         began = perf_counter()
         measures = measure(row, self._config) if is_usual and self._suits else None
         if measures is not None:
-            done = splice(row, measures, self._config, self._writer, self._loss_details, began)
+            done = self._splicer.splice(row, measures, began)
             if done is not None:
                 return Curated(done.line, row, done.kept, done.facts)
         return self._plainly(row)
@@ -100,6 +100,6 @@ def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
     )
 
 
-def _overlaps(times: list[Times]) -> Any:
-    ordered = np.array(sorted((start, end) for end, start in times), dtype=np.float64).reshape(-1, 2)
-    return closest_overlaps(np.ascontiguousarray(ordered[:, 0]), np.ascontiguousarray(ordered[:, 1]))
+def _overlaps(times: list[Times]) -> FloatArray:
+    pairs = np.array(times, dtype=np.float64).reshape(-1, 2)
+    return closest_overlaps(pairs[:, 1], pairs[:, 0], sorted_by_times(pairs[:, 1], pairs[:, 0]))

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from playhead.types import IntArray, kernel
 
@@ -38,46 +39,52 @@ def dumps(value: Any) -> bytes:
     return _python_encode(value).encode("utf-8")
 
 
+class Items(Struct, frozen=True):
+    """The text of a list, and where in it each item begins and ends."""
+
+    text: ByteArray
+    starts: IntArray
+    ends: IntArray
+
+    def __getitem__(self, i: int) -> bytes:
+        return self.text[self.starts[i] : self.ends[i]].tobytes()
+
+
 class Writer:
-    """Room to write JSON in, kept from value to value."""
+    """Room to write JSON in, kept from list to list."""
 
     def __init__(self) -> None:
         self._compact = bytearray(1 << 16)
         self._spaced = np.empty(1 << 17, dtype=np.uint8)
         self._bounds = np.empty((2, 1 << 10), dtype=np.int64)
 
-    def dumps(self, value: Any) -> bytes:
-        """As `dumps`, for values whose floats are finite."""
-        text, _ = self.dumps_items([value])
-        return text[1:-1]
+    def items(self, values: list[Any]) -> Items:
+        """The text of values whose floats are finite, as a list; good until the next.
 
-    def dumps_items(self, values: list[Any]) -> tuple[bytes, list[tuple[int, int]]]:
-        """The text of a list of values whose floats are finite, and where in it each value begins and ends."""
+        Law: equal to `dumps(values)`, and each item to its own `dumps`.
+        """
         _encode_into(values, self._compact)
         size = len(self._compact)
         if 2 * size > self._spaced.size:
             self._spaced = np.empty(4 * size, dtype=np.uint8)
         if len(values) + 1 > self._bounds.shape[1]:
             self._bounds = np.empty((2, 2 * len(values) + 2), dtype=np.int64)
-        starts, ends = self._bounds
-        written = put_spaces(np.frombuffer(self._compact, dtype=np.uint8), self._spaced, starts, ends)
+        starts, ends = self._bounds[0], self._bounds[1]
+        written = _put_spaces(np.frombuffer(self._compact, dtype=np.uint8), self._spaced, starts, ends)
         if written < 0:
             return _one_by_one(values)
-        count = len(values)
-        return self._spaced[:written].tobytes(), list(zip(starts[:count].tolist(), ends[:count].tolist(), strict=True))
+        return Items(self._spaced[:written], starts, ends)
 
 
-def _one_by_one(values: list[Any]) -> tuple[bytes, list[tuple[int, int]]]:
+def _one_by_one(values: list[Any]) -> Items:
     texts = [dumps(value) for value in values]
-    bounds, at = [], 1
-    for text in texts:
-        bounds.append((at, at + len(text)))
-        at += len(text) + 2
-    return b"[" + b", ".join(texts) + b"]", bounds
+    ends = np.cumsum([len(text) + 2 for text in texts], dtype=np.int64) - 1
+    starts = ends - np.array([len(text) for text in texts], dtype=np.int64)
+    return Items(np.frombuffer(b"[" + b", ".join(texts) + b"]", dtype=np.uint8), starts, ends)
 
 
 @kernel
-def put_spaces(text: ByteArray, spaced: ByteArray, starts: IntArray, ends: IntArray) -> int:
+def _put_spaces(text: ByteArray, spaced: ByteArray, starts: IntArray, ends: IntArray) -> int:
     """Copy the compact text of a list with a space after each colon and comma, and note where its items are.
 
     Returns the number of bytes, or -1 where a number may be written otherwise by Python.
@@ -120,8 +127,7 @@ def put_spaces(text: ByteArray, spaced: ByteArray, starts: IntArray, ends: IntAr
             if depth == 0:
                 ends[item] = at - 1
         elif byte == 101:  # an e: of a number, or of true and false
-            before = text[i - 2]
-            if before != 117 and before != 115:
+            if text[i - 2] not in (117, 115):
                 return -1
         elif byte == 46 and i + 4 <= size and text[i - 2] == 48:  # 0.00001 and less have an exponent in Python
             leading = i < 3 or not 48 <= text[i - 3] <= 57

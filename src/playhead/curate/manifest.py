@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import ne
 from typing import Any
 
 import msgspec
@@ -46,14 +47,17 @@ class WindowLine(msgspec.Struct, frozen=True):
 def window_lines(row: Row, windows: Sequence[list[Row]], source: Source) -> list[bytes]:
     """The lines of a row's kept windows, each given as its segments, in order."""
     seen: dict[str, int] = {}
-    return [_encode(_window_line(row, segments, source, seen)) + b"\n" for segments in windows]
+    made: dict[int, Turn] = {}
+    return [_encode(_window_line(row, segments, source, seen, made)) + b"\n" for segments in windows]
 
 
-def _window_line(row: Row, segments: list[Row], source: Source, seen: dict[str, int]) -> WindowLine:
+def _window_line(
+    row: Row, segments: list[Row], source: Source, seen: dict[str, int], made: dict[int, Turn]
+) -> WindowLine:
     audio, start, end = row.get("audio_filepath"), segments[0]["start"], segments[-1]["end"]
     name = window_id(audio, start, end)
     seen[name] = seen.get(name, 0) + 1
-    turns = turns_of(segments)
+    turns = turns_of(segments, made)
     return WindowLine(
         id=name if seen[name] == 1 else f"{name}-{seen[name]}",
         audio_filepath=audio,
@@ -71,18 +75,27 @@ def window_id(audio: Any, start: float, end: float) -> str:
     return digest_bytes(_encode([audio, float(start), float(end)]))
 
 
-def turns_of(segments: list[Row]) -> list[Turn]:
-    """Consecutive segments of one speaker as one turn. A segment cut down to nothing is no turn."""
-    turns: list[Turn] = []
-    for segment in segments:
-        start, end, text = segment["start"], segment["end"], segment.get("text") or ""
-        if start == end and not text:
+def turns_of(segments: list[Row], made: dict[int, Turn]) -> list[Turn]:
+    """Consecutive segments of one speaker as one turn. A segment cut down to nothing is no turn.
+
+    Windows share segments: `made` holds the turns of those seen before, by identity.
+    """
+    turns = [made.get(id(segment)) or made.setdefault(id(segment), _turn(segment)) for segment in segments]
+    if turns[-1].start == turns[-1].end:
+        turns = [turn for turn in turns if turn.start != turn.end or turn.text]
+    names = [turn.speaker for turn in turns]
+    if all(map(ne, names, names[1:])):
+        return turns
+    merged = turns[:1]
+    for turn in turns[1:]:
+        before = merged[-1]
+        if before.speaker != turn.speaker:
+            merged.append(turn)
             continue
-        speaker = segment.get("speaker")
-        if turns and turns[-1].speaker == speaker:
-            before = turns.pop()
-            joined = f"{before.text} {text}" if before.text and text else before.text or text
-            turns.append(Turn(speaker, before.start, max(before.end, end), joined))
-        else:
-            turns.append(Turn(speaker, start, end, text))
-    return turns
+        text = f"{before.text} {turn.text}" if before.text and turn.text else before.text or turn.text
+        merged[-1] = Turn(turn.speaker, before.start, max(before.end, turn.end), text)
+    return merged
+
+
+def _turn(segment: Row) -> Turn:
+    return Turn(segment.get("speaker"), segment["start"], segment["end"], segment.get("text") or "")

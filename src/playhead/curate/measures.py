@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.curate.build import NO_SPEAKER
 from playhead.curate.config import WindowConfig
 from playhead.curate.faults import Row
-from playhead.curate.search import NO_SPEAKER_ID, NOBODY, FloatArray
+from playhead.curate.search import MISSING_ID, NO_SPEAKER_ID, NOBODY_ID, FloatArray
 from playhead.types import BoolArray, IntArray, kernel
 
-_LARGEST = float(1 << 40)  # sums of whole numbers up to it are exact in a float
+LARGEST = float(1 << 40)  # sums of whole numbers up to it are exact in a float
 _MOST_SEGMENTS = 1 << 12
-_NUMBERS = frozenset((float, int))
-_TEXTS = frozenset((str, type(None)))
+NUMBERS = frozenset((float, int))
+TEXTS = frozenset((str, type(None)))
+_MISSING = object()
+_NAMES = frozenset((str, type(None), object))
 _ADDED = frozenset(
     """windows stats truncation_events total_dur_window total_dur_list_window total_dur_list_window_timestamps
     filtered filtered_windows filtered_dur filtered_dur_list manifest_filepath swift_filepath""".split()
@@ -24,8 +26,7 @@ _ADDED = frozenset(
 _LOOKED_AT = frozenset(("speaker", "metrics"))
 
 
-@dataclass(frozen=True)
-class Measures:
+class Measures(Struct, frozen=True):
     """A row's segments in arrays. `starts` and `ends` are also as they were read: whole or not."""
 
     segments: list[Row]
@@ -42,7 +43,7 @@ class Measures:
 
 def suits(config: WindowConfig) -> bool:
     """Whether the parameters leave in segments what is looked at again in a window."""
-    return config.dropped.isdisjoint(_LOOKED_AT) and max(config.min_bandwidth, config.target_window_duration) < _LARGEST
+    return config.dropped.isdisjoint(_LOOKED_AT) and max(config.min_bandwidth, config.target_window_duration) < LARGEST
 
 
 def measure(row: Any, config: WindowConfig) -> Measures | None:
@@ -55,32 +56,32 @@ def measure(row: Any, config: WindowConfig) -> Measures | None:
     segments, rate = row.get("segments"), row.get("audio_sample_rate")
     if type(segments) is not list or not 0 < len(segments) < _MOST_SEGMENTS:
         return None
-    if type(rate) not in _NUMBERS or not config.min_sample_rate <= rate < _LARGEST:
+    if type(rate) not in NUMBERS or not config.min_sample_rate <= rate < LARGEST:
         return None
     try:
         starts = [segment["start"] for segment in segments]
         ends = [segment["end"] for segment in segments]
         bandwidths = _bandwidths(segments)
-        names = [segment.get("speaker") for segment in segments]
+        names = [segment.get("speaker", _MISSING) for segment in segments]
         texts = [segment.get("text") for segment in segments]
     except (KeyError, TypeError, AttributeError):
         return None
     kinds = {*map(type, starts), *map(type, ends)}
-    if not (_NUMBERS.issuperset(kinds) and _NUMBERS.issuperset(map(type, bandwidths))):
+    if not (NUMBERS.issuperset(kinds) and NUMBERS.issuperset(map(type, bandwidths))):
         return None
-    if not (_TEXTS.issuperset(map(type, names)) and _TEXTS.issuperset(map(type, texts))):
+    if not (_NAMES.issuperset(map(type, names)) and TEXTS.issuperset(map(type, texts))):
         return None
     numbers = np.array((starts, ends, bandwidths), dtype=np.float64)
     low = np.empty(len(segments), dtype=np.bool_)
-    if not _is_regular(numbers, float(config.min_bandwidth), _LARGEST, low):
+    if not _is_regular(numbers, float(config.min_bandwidth), LARGEST, low):
         return None
     whole = np.zeros(len(segments), dtype=np.bool_)
     if int in kinds:
         whole[:] = [type(start) is int and type(end) is int for start, end in zip(starts, ends, strict=True)]
-    ids: dict[Any, int] = {None: NOBODY, "": NOBODY, NO_SPEAKER: NO_SPEAKER_ID}
-    speakers = np.array([ids.setdefault(name, len(ids) - 2) for name in names], dtype=np.int64)
+    ids: dict[Any, int] = {_MISSING: MISSING_ID, None: NOBODY_ID, "": NOBODY_ID, NO_SPEAKER: NO_SPEAKER_ID}
+    speakers = np.array([ids.setdefault(name, len(ids) - 3) for name in names], dtype=np.int64)
     return Measures(
-        segments, starts, ends, numbers[0], numbers[1], whole, int in kinds, low, speakers, len(ids) - 3
+        segments, starts, ends, numbers[0], numbers[1], whole, int in kinds, low, speakers, len(ids) - 4
     )
 
 

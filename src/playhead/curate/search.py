@@ -1,4 +1,4 @@
-"""Kernels: which segments make a window, who speaks in it, and which windows stay.
+"""Kernels of the builder: which segments make a window, and who speaks in it.
 
 Numbers arrive as floats beside a flag that says which of them are whole: a sum of whole numbers is one in Python.
 """
@@ -13,7 +13,10 @@ from playhead.types import BoolArray, IntArray, kernel
 FloatArray = npt.NDArray[np.float64]
 
 LOW_BANDWIDTH, NO_WINDOW, OTHER_SPEAKERS, WINDOW = 0, 1, 2, 3
-NOBODY, NO_SPEAKER_ID = -1, 0  # ids of speakers that are not; real ones count from 1
+REASONS = ("bw", "sr", "spk", "win", "no_spkr", "next_seg_bm")  # in the order of a row's stats
+_BW, _SPK, _WIN, _NO_SPKR, _NEXT_BW = 0, 2, 3, 4, 5
+# Ids of speakers that are not; real ones count from 1. A missing name differs from an empty one only as the next.
+MISSING_ID, NOBODY_ID, NO_SPEAKER_ID = -2, -1, 0
 
 
 @kernel
@@ -26,18 +29,20 @@ def grow_windows(
     max_duration: float,
     max_speakers: int,
     truncation: bool,
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """From each segment on: where it stopped, how many whole segments it took, 0 or 1 truncation, 0 or 1 part taken."""
+) -> tuple[IntArray, IntArray, BoolArray, IntArray]:
+    """From each segment on: where it stopped, how many segments it took whole, whether it takes a part of the one at
+    which it stopped. And the segments from which on a truncation was tried.
+    """
     count = starts.size
     stops, taken = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    events, parts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    events, parts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+    num_events = 0
     last_seen = np.full(num_speakers + 1, -1, dtype=np.int64)
     for first in range(count):
         if low[first]:
             continue
         limit = starts[first] + max_duration
         heard = 0
-        stops[first] = count - 1
         for at in range(first, count):
             stops[first] = at
             if low[at]:
@@ -46,20 +51,21 @@ def grow_windows(
             if over:
                 if not truncation or starts[at] >= limit:
                     break
-                events[first] = 1
+                events[num_events] = first
+                num_events += 1
             speaker = speakers[at]
             if speaker == NO_SPEAKER_ID:
                 break
-            if speaker != NOBODY and last_seen[speaker] != first:
+            if speaker > 0 and last_seen[speaker] != first:
                 if heard + 1 > max_speakers:
                     break
                 heard += 1
                 last_seen[speaker] = first
             if over:
-                parts[first] = 1
+                parts[first] = True
                 break
             taken[first] += 1
-    return stops, taken, events, parts
+    return stops, taken, parts, events[:num_events]
 
 
 @kernel
@@ -88,40 +94,58 @@ def judge_windows(
     low: BoolArray,
     speakers: IntArray,
     num_speakers: int,
+    stops: IntArray,
     taken: IntArray,
-    parts: IntArray,
+    part_of: IntArray,
     part_ends: FloatArray,
     part_whole: BoolArray,
-    min_duration: float,
-    max_duration: float,
-    least_segments: int,
-    min_speakers: int,
-    max_speakers: int,
-) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
-    """What became of each start, how many speak there, and its speakers' seconds, most first, with their flags."""
+    durations: tuple[float, float],
+    bounds: tuple[int, int, int],
+) -> tuple[IntArray, IntArray, FloatArray, BoolArray, IntArray, FloatArray]:
+    """What becomes of each start, how many speak there, its speakers' seconds, most first, with their flags; and by
+    reason how many starts are lost, and how many seconds.
+
+    `part_of` is the number of a start's part, or -1. `bounds` are the least segments, and the least and most speakers.
+    """
     count = starts.size
     kinds, heard = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     seconds, seconds_whole = np.zeros((count, 5)), np.zeros((count, 5), dtype=np.bool_)
+    lost, lost_seconds = np.zeros(6, dtype=np.int64), np.zeros(6)
     total, total_whole = np.zeros(num_speakers + 1), np.zeros(num_speakers + 1, dtype=np.bool_)
     last_seen = np.full(num_speakers + 1, -1, dtype=np.int64)
     order = np.zeros(num_speakers + 1, dtype=np.int64)
     for first in range(count):
+        own = ends[first] - starts[first]
         if low[first]:
             kinds[first] = LOW_BANDWIDTH
+            lost[_BW] += 1
+            lost_seconds[_BW] += own
             continue
+        part = part_of[first]
         after = first + taken[first]
         end = ends[first]
-        if parts[first]:
-            end = part_ends[first]
+        if part >= 0:
+            end = part_ends[part]
         elif taken[first]:
             end = ends[after - 1]
-        duration = end - starts[first]
-        if not min_duration <= duration <= max_duration or taken[first] + parts[first] < least_segments:
+        size = taken[first] + (part >= 0)
+        if not durations[0] <= end - starts[first] <= durations[1] or size < bounds[0]:
             kinds[first] = NO_WINDOW
+            lost[_WIN] += 1
+            lost_seconds[_WIN] += own
+            stop = stops[first]
+            reason = _WIN
+            if speakers[stop] in (MISSING_ID, NO_SPEAKER_ID):
+                reason = _NO_SPKR
+            elif low[stop]:
+                reason = _NEXT_BW
+            if reason != _WIN:
+                lost[reason] += 1
+                lost_seconds[reason] += own
             continue
-        for at in range(first, after + parts[first]):
+        for at in range(first, first + size):
             speaker = speakers[at]
-            if speaker == NOBODY:
+            if speaker < 0:
                 continue
             if last_seen[speaker] != first:
                 last_seen[speaker] = first
@@ -132,10 +156,12 @@ def judge_windows(
                 total[speaker] += ends[at] - starts[at]
                 total_whole[speaker] &= whole[at]
             else:
-                total[speaker] += part_ends[first] - starts[at]
-                total_whole[speaker] &= part_whole[first]
-        if not min_speakers <= heard[first] <= max_speakers:
+                total[speaker] += part_ends[part] - starts[at]
+                total_whole[speaker] &= part_whole[part]
+        if not bounds[1] <= heard[first] <= bounds[2]:
             kinds[first] = OTHER_SPEAKERS
+            lost[_SPK] += 1
+            lost_seconds[_SPK] += own
             continue
         kinds[first] = WINDOW
         for i in range(1, heard[first]):  # equal seconds stay in order of first speech
@@ -148,62 +174,4 @@ def judge_windows(
         for i in range(min(5, heard[first])):
             seconds[first, i] = total[order[i]]
             seconds_whole[first, i] = total_whole[order[i]]
-    return kinds, heard, seconds, seconds_whole
-
-
-@kernel
-def stay_apart(starts: FloatArray, ends: FloatArray, threshold: float, target: float) -> BoolArray:
-    """Which of some windows, sorted by start and end, stay."""
-    count = starts.size
-    stays = np.ones(count, dtype=np.bool_)
-    for i in range(count):
-        if not stays[i]:
-            continue
-        duration = ends[i] - starts[i]
-        for j in range(i + 1, count):
-            if not stays[j]:
-                continue
-            if starts[j] >= ends[i]:
-                break
-            other = ends[j] - starts[j]
-            shared = max(0.0, min(ends[i], ends[j]) - max(starts[i], starts[j]))
-            shorter = min(duration, other)
-            ratio = shared / shorter if shorter != 0.0 else 0.0
-            if not ratio >= threshold:
-                continue
-            far, other_far = abs(duration - target), abs(other - target)
-            if far < other_far or (far == other_far and duration >= other):
-                stays[j] = False
-            else:
-                stays[i] = False
-                break
-    return stays
-
-
-@kernel
-def closest_overlaps(starts: FloatArray, ends: FloatArray) -> FloatArray:
-    """The largest overlap ratio of each of some windows, sorted by start and end, with any other of them."""
-    count = starts.size
-    largest = np.zeros(count)
-    for i in range(count):
-        for j in range(i + 1, count):
-            if starts[j] >= ends[i]:
-                break
-            shorter = min(ends[i] - starts[i], ends[j] - starts[j])
-            if shorter > 0.0:
-                ratio = (min(ends[i], ends[j]) - starts[j]) / shorter
-                largest[i] = max(largest[i], ratio)
-                largest[j] = max(largest[j], ratio)
-    return largest
-
-
-@kernel
-def has_near_twins(starts: FloatArray, ends: FloatArray) -> bool:
-    """Whether two of some windows, sorted by start, are so near in both times that they may round to the same."""
-    for i in range(starts.size):
-        for j in range(i + 1, starts.size):
-            if starts[j] - starts[i] > 1e-5:
-                break
-            if abs(ends[j] - ends[i]) <= 1e-5:
-                return True
-    return False
+    return kinds, heard, seconds, seconds_whole, lost, lost_seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.search import FloatArray
@@ -24,8 +25,7 @@ from playhead.curate.summary import (
 _MANY = 1 << 16
 
 
-@dataclass
-class RowFacts:
+class RowFacts(Struct):
     """What a summary takes from one row. Windows are in order; `kept` are numbers of windows."""
 
     num_segments: int

@@ -1,0 +1,83 @@
+"""Kernels of the overlap filter: which windows stay, and how much windows overlap."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from playhead.curate.search import FloatArray
+from playhead.types import BoolArray, IntArray, kernel
+
+_NEAR_SECONDS = 1e-5  # nearer than this in both times, two windows may be one to six decimals
+
+
+@kernel
+def sorted_by_times(starts: FloatArray, ends: FloatArray) -> IntArray:
+    """The order by start and end; of equals, the one that comes first. Quick for what is almost sorted."""
+    order = np.arange(starts.size)
+    for i in range(1, starts.size):
+        one, j = order[i], i
+        while j > 0:
+            before = order[j - 1]
+            if starts[before] < starts[one] or (starts[before] == starts[one] and ends[before] <= ends[one]):
+                break
+            order[j] = before
+            j -= 1
+        order[j] = one
+    return order
+
+
+@kernel
+def stay_apart(
+    starts: FloatArray, ends: FloatArray, order: IntArray, threshold: float, target: float
+) -> tuple[BoolArray, bool]:
+    """Which windows stay, by their number; and whether two are so near that they may round to the same times."""
+    count = starts.size
+    stays = np.ones(count, dtype=np.bool_)
+    near = False
+    for a in range(count):
+        i = order[a]
+        duration = ends[i] - starts[i]
+        for b in range(a + 1, count):
+            j = order[b]
+            if starts[j] - starts[i] > _NEAR_SECONDS:
+                break
+            near = near or abs(ends[j] - ends[i]) <= _NEAR_SECONDS
+        if not stays[i]:
+            continue
+        for b in range(a + 1, count):
+            j = order[b]
+            if not stays[j]:
+                continue
+            if starts[j] >= ends[i]:
+                break
+            other = ends[j] - starts[j]
+            shared = max(0.0, min(ends[i], ends[j]) - max(starts[i], starts[j]))
+            shorter = min(duration, other)
+            ratio = shared / shorter if shorter != 0.0 else 0.0
+            if not ratio >= threshold:
+                continue
+            far, other_far = abs(duration - target), abs(other - target)
+            if far < other_far or (far == other_far and duration >= other):
+                stays[j] = False
+            else:
+                stays[i] = False
+                break
+    return stays, near
+
+
+@kernel
+def closest_overlaps(starts: FloatArray, ends: FloatArray, order: IntArray) -> FloatArray:
+    """The largest overlap ratio of each window of an order with any other of it, in that order."""
+    largest = np.zeros(order.size)
+    for a in range(order.size):
+        i = order[a]
+        for b in range(a + 1, order.size):
+            j = order[b]
+            if starts[j] >= ends[i]:
+                break
+            shorter = min(ends[i] - starts[i], ends[j] - starts[j])
+            if shorter > 0.0:
+                ratio = (min(ends[i], ends[j]) - starts[j]) / shorter
+                largest[a] = max(largest[a], ratio)
+                largest[b] = max(largest[b], ratio)
+    return largest
