@@ -87,7 +87,7 @@ def list_files(patterns: Sequence[str]) -> list[str]:
 def _matches(pattern: str) -> list[str]:
     if not glob.has_magic(pattern) or os.path.lexists(pattern):
         if not Path(pattern).exists():
-            raise DataError(f"{pattern}: no such file", fix="correct the path in the recipe, or restore the file")
+            raise DataError(f"{pattern}: no such file", fix="correct the path, or restore the file")
         return [pattern]
     matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
     found = sorted(path for path in matches if not Path(path).is_dir())
@@ -95,14 +95,14 @@ def _matches(pattern: str) -> list[str]:
         raise DataError(
             f"{pattern}: no file matches this pattern",
             expected="at least one file",
-            fix="correct the path in the recipe, or restore the files",
+            fix="correct the path, or restore the files",
         )
     return found
 
 
 def unreadable(path: str, error: OSError) -> DataError:
     if isinstance(error, FileNotFoundError):
-        return DataError(f"{path}: no such file", fix="correct the path in the recipe, or restore the file")
+        return DataError(f"{path}: no such file", fix="correct the path, or restore the file")
     return DataError(
         f"{path}: cannot be read",
         found=error.strerror or str(error),
