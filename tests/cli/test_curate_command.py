@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
+from alm_rows import conversation, write_manifest
 from commands import as_json, playhead, printed, refused
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "curate"))
-from alm_rows import conversation, write_manifest  # noqa: E402
 
 
 @pytest.fixture

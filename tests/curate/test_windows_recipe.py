@@ -15,8 +15,8 @@ def test_a_recipe_reads_the_windows_as_they_are(tmp_path: Path) -> None:
     summary = curate_windows([str(path)], tmp_path / "out").summary
     recipe_file = tmp_path / "recipe.yaml"
     recipe_file.write_text(
-        "seed: 1\nlanes: 1\nepochs: 1\nunit: seconds\nbatching: {type: fixed, size: 4}\n"
-        f"sources: [{{name: talks, path: {tmp_path}/out/windows.jsonl, length: duration, ids: id}}]\n"
+        "seed: 1\nlanes: 1\nepochs: 1\nbatching: {type: fixed, size: 4}\n"
+        f"sources: [{{name: talks, path: {tmp_path}/out/windows.jsonl, length: {{field: duration, unit: seconds}}, ids: id}}]\n"
     )
     recipe = Recipe.load(recipe_file)
     report = prepare(recipe)
