@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from time import perf_counter
 from typing import Any
 
@@ -14,8 +14,9 @@ from playhead.curate.build import build_windows, speaker_durations
 from playhead.curate.config import WindowConfig
 from playhead.curate.exact_json import dumps, loads
 from playhead.curate.faults import Row, RowFault
-from playhead.curate.measures import measure, suits
+from playhead.curate.manifest import Source, window_lines
 from playhead.curate.overlap import Times, among, filter_overlaps, times_of
+from playhead.curate.scanned import Scanner, suits
 from playhead.curate.search import FloatArray
 from playhead.curate.splice import Splicer
 from playhead.curate.summary import REASONS
@@ -23,11 +24,10 @@ from playhead.curate.tally import RowFacts
 
 
 class Curated(Struct, frozen=True):
-    """A row that is done: its line, good until the next row's, and the segments of each kept window."""
+    """A row that is done: its line and the lines of its kept windows, good until the next row's; and its facts."""
 
     line: bytes | memoryview
-    row: Row
-    kept: Sequence[list[Row]]
+    windows: bytes | memoryview
     facts: RowFacts
 
 
@@ -41,20 +41,33 @@ class Curator:
         self._config = config
         self._loss_details = loss_details
         self._suits = suits(config)
+        self._scanner = Scanner(config)
         self._splicer = Splicer(config, loss_details=loss_details)
 
-    def curate(self, line: bytes) -> Curated:
-        """Raises a RowFault that says what is wrong with the line."""
-        row, is_usual = _read(line)
-        began = perf_counter()
-        measures = measure(row, self._config) if is_usual and self._suits else None
-        if measures is not None:
-            done = self._splicer.splice(row, measures, began)
+    def curate(self, line: bytes, file: bytes = b'""', number: int = 0) -> Curated:
+        """Raises a RowFault that says what is wrong with the line. `file`, as JSON, and row number are its source."""
+        if self._suits:
+            done = self.quickly(line, file, number)
             if done is not None:
-                return Curated(done.line, row, done.kept, done.facts)
-        return self._plainly(row)
+                return done
+        return self.plainly(_read(line), file, number)
 
-    def _plainly(self, row: Any) -> Curated:
+    def quickly(self, line: bytes, file: bytes = b'""', number: int = 0) -> Curated | None:
+        """The row by kernels; None if it is unusual or has a fault. A row in another writing is written anew first."""
+        began = perf_counter()
+        found = self._scanner.scan(line, trusted=False) if _is_text(line) else None
+        if found is None:
+            try:
+                line = dumps(loads(line))
+            except (ValueError, RecursionError):
+                return None
+            began = perf_counter()
+            found = self._scanner.scan(line, trusted=True)
+        done = None if found is None else self._splicer.splice(found, (file, number), began)
+        return None if done is None else Curated(done.line, done.windows, done.facts)
+
+    def plainly(self, row: Any, file: bytes = b'""', number: int = 0) -> Curated:
+        """The row by the stages' plain functions."""
         began = perf_counter()
         built = build_windows(row, self._config, loss_details=self._loss_details)
         between = perf_counter()
@@ -66,10 +79,21 @@ class Curator:
             raise RowFault("", "text with half a surrogate pair", found=str(error)) from error
         facts = _facts(row, built, found, self._config)
         facts.build_seconds, facts.filter_seconds = between - began, ended - between
-        return Curated(line, row, [window["segments"] for window in found["filtered_windows"]], facts)
+        kept = [window["segments"] for window in found["filtered_windows"]]
+        return Curated(line, window_lines(row, kept, Source(json.loads(file), number)), facts)
 
 
-def _read(line: bytes) -> tuple[Any, bool]:
+def _is_text(line: bytes) -> bool:
+    if line.isascii():
+        return True
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _read(line: bytes) -> Any:
     try:
         return loads(line)
     except UnicodeDecodeError as error:

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from playhead.types import IntArray, kernel
 
@@ -23,15 +22,15 @@ _encode_into = msgspec.json.Encoder().encode_into
 _python_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def loads(line: bytes) -> tuple[Any, bool]:
-    """The value of a UTF-8 text, and whether msgspec has read it: then all its numbers are finite.
+def loads(line: bytes) -> Any:
+    """The value of a UTF-8 text.
 
     Law: equal to `json.loads`; raises ValueError where that does, and for text that is not UTF-8.
     """
     try:
-        return _decode(line), True
+        return _decode(line)
     except (msgspec.DecodeError, ValueError):
-        return json.loads(line.decode("utf-8")), False
+        return json.loads(line.decode("utf-8"))
 
 
 def dumps(value: Any) -> bytes:
@@ -39,57 +38,44 @@ def dumps(value: Any) -> bytes:
     return _python_encode(value).encode("utf-8")
 
 
-class Items(Struct, frozen=True):
-    """The text of a list, and where in it each item begins and ends."""
-
-    text: ByteArray
-    starts: IntArray
-    ends: IntArray
-
-    def __getitem__(self, i: int) -> bytes:
-        return self.text[self.starts[i] : self.ends[i]].tobytes()
-
-
 class Writer:
-    """Room to write JSON in, kept from list to list."""
+    """Writes values as JSON into room that is given; keeps some of its own from list to list."""
 
     def __init__(self) -> None:
         self._compact = bytearray(1 << 16)
-        self._spaced = np.empty(1 << 17, dtype=np.uint8)
-        self._bounds = np.empty((2, 1 << 10), dtype=np.int64)
 
-    def items(self, values: list[Any]) -> Items:
-        """The text of values whose floats are finite, as a list; good until the next.
+    def prepare(self, values: list[Any]) -> int:
+        """Take values, whose floats are finite, to be written by `put`. Tells how much room they need at most."""
+        _encode_into(values, self._compact)
+        self._values = values
+        return 8 * len(self._compact) + 16
+
+    def put(self, room: ByteArray, at: int, starts: IntArray, ends: IntArray) -> int:
+        """Write the text of a list of the values from a place on, and note where each begins and ends in the room.
 
         Law: equal to `dumps(values)`, and each item to its own `dumps`.
         """
-        _encode_into(values, self._compact)
-        size = len(self._compact)
-        if 2 * size > self._spaced.size:
-            self._spaced = np.empty(4 * size, dtype=np.uint8)
-        if len(values) + 1 > self._bounds.shape[1]:
-            self._bounds = np.empty((2, 2 * len(values) + 2), dtype=np.int64)
-        starts, ends = self._bounds[0], self._bounds[1]
-        written = _put_spaces(np.frombuffer(self._compact, dtype=np.uint8), self._spaced, starts, ends)
-        if written < 0:
-            return _one_by_one(values)
-        return Items(self._spaced[:written], starts, ends)
+        written = _put_spaces(np.frombuffer(self._compact, dtype=np.uint8), room, at, starts, ends)
+        return _put_one_by_one(self._values, room, at, starts, ends) if written < 0 else written
 
 
-def _one_by_one(values: list[Any]) -> Items:
+def _put_one_by_one(values: list[Any], room: ByteArray, at: int, starts: IntArray, ends: IntArray) -> int:
     texts = [dumps(value) for value in values]
-    ends = np.cumsum([len(text) + 2 for text in texts], dtype=np.int64) - 1
-    starts = ends - np.array([len(text) for text in texts], dtype=np.int64)
-    return Items(np.frombuffer(b"[" + b", ".join(texts) + b"]", dtype=np.uint8), starts, ends)
+    whole = b"[" + b", ".join(texts) + b"]"
+    room[at : at + len(whole)] = np.frombuffer(whole, dtype=np.uint8)
+    sizes = np.array([len(text) for text in texts], dtype=np.int64)
+    ends[: len(texts)] = np.cumsum(sizes + 2) - 1 + at
+    starts[: len(texts)] = ends[: len(texts)] - sizes
+    return at + len(whole)
 
 
 @kernel
-def _put_spaces(text: ByteArray, spaced: ByteArray, starts: IntArray, ends: IntArray) -> int:
+def _put_spaces(text: ByteArray, spaced: ByteArray, at: int, starts: IntArray, ends: IntArray) -> int:
     """Copy the compact text of a list with a space after each colon and comma, and note where its items are.
 
-    Returns the number of bytes, or -1 where a number may be written otherwise by Python.
+    Returns where it ended, or -1 where a number may be written otherwise by Python.
     """
-    at, depth, item = 0, 0, 0
+    depth, item = 0, 0
     i, size = 0, text.size
     while i < size:
         byte = text[i]
@@ -120,11 +106,11 @@ def _put_spaces(text: ByteArray, spaced: ByteArray, starts: IntArray, ends: IntA
             at += 1
         elif byte in (91, 123):
             depth += 1
-            if depth == 1:
+            if depth == 1 and starts.size:
                 starts[0] = at
         elif byte in (93, 125):
             depth -= 1
-            if depth == 0:
+            if depth == 0 and item < ends.size:
                 ends[item] = at - 1
         elif byte == 101:  # an e: of a number, or of true and false
             if text[i - 2] not in (117, 115):

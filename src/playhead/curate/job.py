@@ -14,10 +14,10 @@ import msgspec
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.curated import Curated, Curator
+from playhead.curate.exact_json import dumps
 from playhead.curate.faults import RowFault
 from playhead.curate.inputs import Span, read_rows
 from playhead.curate.layout import Layout
-from playhead.curate.manifest import Source, window_lines
 from playhead.curate.summary import Notable, Summary
 from playhead.curate.tally import Tally
 from playhead.errors import DataError
@@ -74,7 +74,7 @@ class CurateJob:
             bytes_in += len(raw)
             began = perf_counter()
             try:
-                done = _curated(curator, raw)
+                done = _curated(curator, raw, path, number)
             except RowFault as fault:
                 if raw and not raw.decode("utf-8", "replace").strip():
                     continue
@@ -82,8 +82,7 @@ class CurateJob:
                 tally.reject(fault.reason)
                 continue
             rows.write(done.line)
-            if done.kept:
-                windows.writelines(window_lines(done.row, done.kept, Source(path, number)))
+            windows.write(done.windows)
             tally.add(done.facts)
             seconds, size = perf_counter() - began, len(done.line)
             if tally.notable(seconds, size):
@@ -113,10 +112,15 @@ class CurateJob:
         rejected.write(msgspec.json.encode(entry) + b"\n")
 
 
-def _curated(curator: Curator, raw: bytes) -> Curated:
+def _curated(curator: Curator, raw: bytes, path: str, number: int) -> Curated:
     if not raw:
         raise RowFault("", "no rows in the file", expected="a JSON object on each line")
-    return curator.curate(raw)
+    return curator.curate(raw, _as_json(path), number)
+
+
+@lru_cache(1)
+def _as_json(path: str) -> bytes:
+    return dumps(path)
 
 
 @lru_cache(1)

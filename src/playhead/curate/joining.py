@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from playhead.curate.exact_json import ByteArray, Items
+from playhead.curate.exact_json import ByteArray
 from playhead.curate.search import NO_WINDOW
 from playhead.types import IntArray, kernel
 
@@ -54,7 +54,9 @@ class LineWriter:
 
     def line(
         self,
-        items: Items,
+        text: ByteArray,
+        starts: IntArray,
+        ends: IntArray,
         num_segments: int,
         first_other: int,
         windows: tuple[IntArray, IntArray, IntArray, IntArray, IntArray],
@@ -62,11 +64,11 @@ class LineWriter:
         num_events: int,
         loss_details: bool,
     ) -> memoryview:
-        """The line of items: segments, parts, others; good until the next.
+        """The line of items, which start and end in a text: segments, parts, others. Good until the next.
 
         `windows` is (firsts, taken, part_of, kinds, stops).
         """
-        given = (items.text, items.starts, items.ends, _FIXED_TEXT, _FIXED_AT, num_segments, first_other)
+        given = (text, starts, ends, _FIXED_TEXT, _FIXED_AT, num_segments, first_other)
         given += (*windows, kept, num_events, loss_details)
         size = _write_line(self._room, *given)
         if size > self._room.size:
@@ -76,7 +78,7 @@ class LineWriter:
 
 
 @kernel
-def _put(out: ByteArray, at: int, text: ByteArray, low: int, high: int) -> int:
+def put(out: ByteArray, at: int, text: ByteArray, low: int, high: int) -> int:
     """Copy a stretch if there is room; tells where the next goes, so that the room needed is known in any case."""
     size = high - low
     if at + size <= out.size:
@@ -87,7 +89,7 @@ def _put(out: ByteArray, at: int, text: ByteArray, low: int, high: int) -> int:
 
 
 @kernel
-def _put_number(out: ByteArray, at: int, number: int) -> int:
+def put_number(out: ByteArray, at: int, number: int) -> int:
     digits = 1
     while number >= 10**digits:
         digits += 1
@@ -112,14 +114,14 @@ def _put_run(
 ) -> int:
     """The segments that a start took whole, and its part."""
     if taken:
-        at = _put(out, at, text, starts[first], ends[first + taken - 1])
+        at = put(out, at, text, starts[first], ends[first + taken - 1])
     if part >= 0:
         if taken:
             if at + 2 <= out.size:
                 out[at] = 44
                 out[at + 1] = 32
             at += 2
-        at = _put(out, at, text, starts[num_segments + part], ends[num_segments + part])
+        at = put(out, at, text, starts[num_segments + part], ends[num_segments + part])
     return at
 
 
@@ -143,64 +145,64 @@ def _write_line(
     loss_details: bool,
 ) -> int:
     item = first_other + _REST
-    at = _put(out, 0, text, starts[item], ends[item] - 1)
+    at = put(out, 0, text, starts[item], ends[item] - 1)
     if ends[item] - starts[item] > 2:
-        at = _put(out, at, fixed, fixed_at[0], fixed_at[1])
-    at = _put(out, at, fixed, fixed_at[1], fixed_at[2])
+        at = put(out, at, fixed, fixed_at[0], fixed_at[1])
+    at = put(out, at, fixed, fixed_at[1], fixed_at[2])
     for number in range(firsts.size):
         if number:
-            at = _put(out, at, fixed, fixed_at[0], fixed_at[1])
+            at = put(out, at, fixed, fixed_at[0], fixed_at[1])
         first = firsts[number]
-        at = _put(out, at, fixed, fixed_at[2], fixed_at[3])
+        at = put(out, at, fixed, fixed_at[2], fixed_at[3])
         at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
-        at = _put(out, at, fixed, fixed_at[3], fixed_at[4])
+        at = put(out, at, fixed, fixed_at[3], fixed_at[4])
         item = first_other + NUM_OTHERS + number
-        at = _put(out, at, text, starts[item], ends[item])
-        at = _put(out, at, fixed, fixed_at[4], fixed_at[5])
-    at = _put(out, at, fixed, fixed_at[5], fixed_at[6])
+        at = put(out, at, text, starts[item], ends[item])
+        at = put(out, at, fixed, fixed_at[4], fixed_at[5])
+    at = put(out, at, fixed, fixed_at[5], fixed_at[6])
     item = first_other + _STATS
-    at = _put(out, at, text, starts[item], ends[item] - 1)
+    at = put(out, at, text, starts[item], ends[item] - 1)
     if loss_details:
-        at = _put(out, at, fixed, fixed_at[6], fixed_at[7])
+        at = put(out, at, fixed, fixed_at[6], fixed_at[7])
         begun = False
         for first in range(kinds.size):
             if kinds[first] != NO_WINDOW:
                 continue
             if begun:
-                at = _put(out, at, fixed, fixed_at[0], fixed_at[1])
+                at = put(out, at, fixed, fixed_at[0], fixed_at[1])
             begun = True
-            at = _put(out, at, fixed, fixed_at[7], fixed_at[8])
-            at = _put_number(out, at, first)
-            at = _put(out, at, fixed, fixed_at[8], fixed_at[9])
+            at = put(out, at, fixed, fixed_at[7], fixed_at[8])
+            at = put_number(out, at, first)
+            at = put(out, at, fixed, fixed_at[8], fixed_at[9])
             at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
-            at = _put(out, at, fixed, fixed_at[9], fixed_at[10])
-            at = _put(out, at, text, starts[stops[first]], ends[stops[first]])
-            at = _put(out, at, fixed, fixed_at[10], fixed_at[11])
-            at = _put(out, at, text, starts[max(first - 1, 0)], ends[max(first - 1, 0)])
-            at = _put(out, at, fixed, fixed_at[4], fixed_at[5])
-        at = _put(out, at, fixed, fixed_at[11], fixed_at[12])
-    at = _put(out, at, fixed, fixed_at[12], fixed_at[13])
-    at = _put_number(out, at, num_events)
+            at = put(out, at, fixed, fixed_at[9], fixed_at[10])
+            at = put(out, at, text, starts[stops[first]], ends[stops[first]])
+            at = put(out, at, fixed, fixed_at[10], fixed_at[11])
+            at = put(out, at, text, starts[max(first - 1, 0)], ends[max(first - 1, 0)])
+            at = put(out, at, fixed, fixed_at[4], fixed_at[5])
+        at = put(out, at, fixed, fixed_at[11], fixed_at[12])
+    at = put(out, at, fixed, fixed_at[12], fixed_at[13])
+    at = put_number(out, at, num_events)
     if firsts.size == 0:
-        at = _put(out, at, fixed, fixed_at[0], fixed_at[1])
-        return _put(out, at, fixed, fixed_at[22], fixed_at[23])
+        at = put(out, at, fixed, fixed_at[0], fixed_at[1])
+        return put(out, at, fixed, fixed_at[22], fixed_at[23])
     for i in range(4):
-        at = _put(out, at, fixed, fixed_at[13 + i], fixed_at[14 + i])
+        at = put(out, at, fixed, fixed_at[13 + i], fixed_at[14 + i])
         item = first_other + _TOTAL + i
-        at = _put(out, at, text, starts[item], ends[item])
-    at = _put(out, at, fixed, fixed_at[17], fixed_at[18])
+        at = put(out, at, text, starts[item], ends[item])
+    at = put(out, at, fixed, fixed_at[17], fixed_at[18])
     for i in range(kept.size):
         if i:
-            at = _put(out, at, fixed, fixed_at[0], fixed_at[1])
+            at = put(out, at, fixed, fixed_at[0], fixed_at[1])
         first = firsts[kept[i]]
-        at = _put(out, at, fixed, fixed_at[2], fixed_at[3])
+        at = put(out, at, fixed, fixed_at[2], fixed_at[3])
         at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
-        at = _put(out, at, fixed, fixed_at[3], fixed_at[4])
+        at = put(out, at, fixed, fixed_at[3], fixed_at[4])
         item = first_other + NUM_OTHERS + kept[i]
-        at = _put(out, at, text, starts[item], ends[item])
-        at = _put(out, at, fixed, fixed_at[4], fixed_at[5])
+        at = put(out, at, text, starts[item], ends[item])
+        at = put(out, at, fixed, fixed_at[4], fixed_at[5])
     for i in range(3):
-        at = _put(out, at, fixed, fixed_at[18 + i], fixed_at[19 + i])
+        at = put(out, at, fixed, fixed_at[18 + i], fixed_at[19 + i])
         item = first_other + _STAY_TOTAL + i
-        at = _put(out, at, text, starts[item], ends[item])
-    return _put(out, at, fixed, fixed_at[21], fixed_at[22])
+        at = put(out, at, text, starts[item], ends[item])
+    return put(out, at, fixed, fixed_at[21], fixed_at[22])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import ne
 from typing import Any
 
 import msgspec
 
+from playhead.curate.exact_json import dumps
 from playhead.curate.faults import Row
 from playhead.fingerprint import digest_bytes
 
@@ -44,23 +44,21 @@ class WindowLine(msgspec.Struct, frozen=True):
     source: Source
 
 
-def window_lines(row: Row, windows: Sequence[list[Row]], source: Source) -> list[bytes]:
+def window_lines(row: Row, windows: Sequence[list[Row]], source: Source) -> bytes:
     """The lines of a row's kept windows, each given as its segments, in order."""
-    seen: dict[str, int] = {}
-    made: dict[int, Turn] = {}
-    return [_encode(_window_line(row, segments, source, seen, made)) + b"\n" for segments in windows]
+    audio = dumps(row.get("audio_filepath"))
+    times = [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
+    names = number_twins([window_id(audio, start, end) for start, end in times])
+    lines = [_window_line(name, row, segments, source) for name, segments in zip(names, windows, strict=True)]
+    return b"".join([_encode(line) + b"\n" for line in lines])
 
 
-def _window_line(
-    row: Row, segments: list[Row], source: Source, seen: dict[str, int], made: dict[int, Turn]
-) -> WindowLine:
-    audio, start, end = row.get("audio_filepath"), segments[0]["start"], segments[-1]["end"]
-    name = window_id(audio, start, end)
-    seen[name] = seen.get(name, 0) + 1
-    turns = turns_of(segments, made)
+def _window_line(name: str, row: Row, segments: list[Row], source: Source) -> WindowLine:
+    start, end = segments[0]["start"], segments[-1]["end"]
+    turns = turns_of(segments)
     return WindowLine(
-        id=name if seen[name] == 1 else f"{name}-{seen[name]}",
-        audio_filepath=audio,
+        id=name,
+        audio_filepath=row.get("audio_filepath"),
         offset=start,
         duration=end - start,
         sample_rate=row.get("audio_sample_rate"),
@@ -71,31 +69,35 @@ def _window_line(
     )
 
 
-def window_id(audio: Any, start: float, end: float) -> str:
-    return digest_bytes(_encode([audio, float(start), float(end)]))
+def window_id(audio: bytes, start: float, end: float) -> str:
+    """A digest of an audio path, as JSON, and times; 1 and 1.0 are one time."""
+    return digest_bytes(b"%b %r %r" % (audio, float(start), float(end)))
 
 
-def turns_of(segments: list[Row], made: dict[int, Turn]) -> list[Turn]:
-    """Consecutive segments of one speaker as one turn. A segment cut down to nothing is no turn.
+def number_twins(names: list[str]) -> list[str]:
+    """Names of which none is twice: the second of equals has `-2`, and so on."""
+    if len(set(names)) == len(names):
+        return names
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return found
 
-    Windows share segments: `made` holds the turns of those seen before, by identity.
-    """
-    turns = [made.get(id(segment)) or made.setdefault(id(segment), _turn(segment)) for segment in segments]
-    if turns[-1].start == turns[-1].end:
-        turns = [turn for turn in turns if turn.start != turn.end or turn.text]
-    names = [turn.speaker for turn in turns]
-    if all(map(ne, names, names[1:])):
-        return turns
-    merged = turns[:1]
-    for turn in turns[1:]:
-        before = merged[-1]
-        if before.speaker != turn.speaker:
-            merged.append(turn)
+
+def turns_of(segments: list[Row]) -> list[Turn]:
+    """Consecutive segments of one speaker as one turn. A segment without length and text is no turn."""
+    turns: list[Turn] = []
+    for segment in segments:
+        start, end, text = segment["start"], segment["end"], segment.get("text") or ""
+        if start == end and not text:
             continue
-        text = f"{before.text} {turn.text}" if before.text and turn.text else before.text or turn.text
-        merged[-1] = Turn(turn.speaker, before.start, max(before.end, turn.end), text)
-    return merged
-
-
-def _turn(segment: Row) -> Turn:
-    return Turn(segment.get("speaker"), segment["start"], segment["end"], segment.get("text") or "")
+        speaker = segment.get("speaker")
+        if turns and turns[-1].speaker == speaker:
+            before = turns.pop()
+            joined = f"{before.text} {text}" if before.text and text else before.text or text
+            turns.append(Turn(speaker, before.start, max(before.end, end), joined))
+        else:
+            turns.append(Turn(speaker, start, end, text))
+    return turns

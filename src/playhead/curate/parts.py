@@ -1,99 +1,208 @@
-"""Segments cut at the end of a window, each different one made once."""
+"""Segments cut at the end of a window, each different one made once, as text."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from playhead.curate.config import WindowConfig
-from playhead.curate.faults import Row
-from playhead.curate.measures import LARGEST, NUMBERS, TEXTS, Measures
+from playhead.curate.exact_json import ByteArray, dumps
+from playhead.curate.scan_row import ITEM, START, TEXT, WORDS
+from playhead.curate.scan_row import END as END_PLACE
+from playhead.curate.scanned import LARGEST, Scanned
 from playhead.curate.search import FloatArray, count_words
-from playhead.types import BoolArray, IntArray
+from playhead.types import BoolArray, IntArray, kernel
+
+_NUMBERS = frozenset((float, int))
+_TEXTS = frozenset((str, type(None)))
+_NO_TEXT = np.frombuffer(b'""', dtype=np.uint8)
+_TEXT_KEY = np.frombuffer(b', "text": ', dtype=np.uint8)
+_decode = msgspec.json.Decoder().decode
 
 
 class Parts(Struct, frozen=True):
-    """Different parts, without dropped fields, with their ends, and whether their durations are whole.
+    """Different parts: the segment that each is of, its end as number and as it was read, whether its duration is
+    whole, and the texts that differ from the segment's: its end and its text, empty where no word is left.
 
     `of` gives each start's part, or -1.
     """
 
-    cut: list[Row]
     of: IntArray
-    ends: FloatArray
+    segments: IntArray
+    end: FloatArray
+    ends: list[float]
     whole: BoolArray
+    texts: list[bytes]
+    end_texts: list[bytes]
 
 
 def cut_parts(
-    found: Measures, stripped: list[Row], events: IntArray, stops: IntArray, taken: BoolArray, config: WindowConfig
+    found: Scanned, events: IntArray, stops: IntArray, taken: BoolArray, config: WindowConfig
 ) -> Parts | None:
     """The parts that windows end with; None where words are at fault or unusual.
 
     `events` are the starts at which a segment is cut; `stops` says where starts stop, `taken` whether with a part.
     """
-    of = np.full(stops.size, -1, dtype=np.int64)
-    cut: list[Row] = []
+    at = stops[events]
+    if not events.size or (found.places[at, WORDS] < 0).all():
+        of, segments = _without_words(events, at, taken, stops.size)
+        ends = [found.starts[i] for i in segments.tolist()]
+        return Parts(of, segments, found.start[segments], ends, _whole(found, segments, ends), [], [])
+    words = {i: _words(found, i) for i in dict.fromkeys(at.tolist())}
+    if None in words.values():
+        return None
+    kept = _kept_words(words, at.tolist(), found.start[events] + config.max_duration)
+    if kept is None:
+        return None
     known: dict[tuple[int, int], int] = {}
-    if events.size:
-        at = stops[events].tolist()
-        kept = _kept_words(found, at, found.start[events] + config.max_duration)
-        if kept is None:
-            return None
-        is_taken = taken[events].tolist()
-        of[events] = [
-            known.setdefault(key, len(known)) if wanted else -1
-            for key, wanted in zip(zip(at, kept, strict=True), is_taken, strict=True)
-        ]
-        cut = [_part(found.segments[number], stripped[number], count, config) for number, count in known]
-    whole = np.zeros(len(cut), dtype=np.bool_)
+    of = np.full(stops.size, -1, dtype=np.int64)
+    wanted = zip(zip(at.tolist(), kept, strict=True), taken[events].tolist(), strict=True)
+    of[events] = [known.setdefault(key, len(known)) if is_taken else -1 for key, is_taken in wanted]
+    left: list[list[Any]] = [(words[i] or [])[:count] for i, count in known]
+    ends = [spoken[-1]["end"] if spoken else found.starts[i] for spoken, (i, _) in zip(left, known, strict=True)]
+    segments = np.array([i for i, _ in known], dtype=np.int64)
+    texts = [dumps(" ".join([word["word"] for word in spoken if word.get("word")])) for spoken in left]
+    end = np.array(ends, dtype=np.float64)
+    return Parts(of, segments, end, ends, _whole(found, segments, ends), texts, [dumps(value) for value in ends])
+
+
+def _whole(found: Scanned, segments: IntArray, ends: list[float]) -> BoolArray:
+    whole = np.zeros(segments.size, dtype=np.bool_)
     if found.any_whole:  # a duration is whole if both times are
-        whole[:] = [type(part["end"]) is int and type(part["start"]) is int for part in cut]
-    return Parts(cut, of, np.array([part["end"] for part in cut], dtype=np.float64), whole)
+        pairs = zip(segments.tolist(), ends, strict=True)
+        whole[:] = [type(found.starts[i]) is int and type(end) is int for i, end in pairs]
+    return whole
 
 
-def _part(segment: Row, stripped: Row, num_words: int, config: WindowConfig) -> Row:
-    words = segment["words"][:num_words] if num_words else []
-    part = dict(stripped)
-    if "words" not in config.dropped:
-        part["words"] = words
-    if "text" not in config.dropped:
-        part["text"] = " ".join([word["word"] for word in words if word.get("word")])
-    part["end"] = words[-1]["end"] if words else segment["start"]
-    return part
-
-
-def _kept_words(found: Measures, stopped: list[int], limits: FloatArray) -> list[int] | None:
-    """How many words of the stopped segments end by the limits, where these are the first words."""
-    which = {number: place for place, number in enumerate(dict.fromkeys(stopped))}
-    if not any(["words" in found.segments[number] for number in which]):
-        return [0] * len(stopped)
-    ends: list[Any] = []
-    bounds = [0]
-    for number in which:
-        words = found.segments[number].get("words", ())
-        if words:
-            try:
-                ends += [word["end"] for word in words]
-                texts = {type(word.get("word")) for word in words}
-            except (KeyError, TypeError, AttributeError):
-                return None
-            if not TEXTS.issuperset(texts):
-                return None
-        if type(words) not in _LISTS:
-            return None
-        bounds.append(len(ends))
-    if not ends:
-        return [0] * len(stopped)
-    if not NUMBERS.issuperset(map(type, ends)):
+def _words(found: Scanned, i: int) -> list[Any] | None:
+    """The words of a segment; None where they are at fault or unusual."""
+    low, high = found.places[i, WORDS], found.places[i, WORDS + 1]
+    if low < 0:
+        return []
+    try:
+        words = _decode(found.line[low:high])
+        texts = {type(word.get("word")) for word in words}
+        ends = [word["end"] for word in words]
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    values = np.array(ends, dtype=np.float64)
-    if not (np.abs(values) < LARGEST).all():
-        return None
-    places = np.array([which[number] for number in stopped], dtype=np.int64)
-    kept, first_ones = count_words(limits, values, np.array(bounds, dtype=np.int64), places)
+    good = type(words) is list and _TEXTS.issuperset(texts) and _NUMBERS.issuperset(map(type, ends))
+    return words if good and all([-LARGEST < end < LARGEST for end in ends]) else None
+
+
+def _kept_words(words: dict[int, Any], at: list[int], limits: FloatArray) -> list[int] | None:
+    """How many words of the segments end by the limits, where these are the first words."""
+    places = {number: place for place, number in enumerate(words)}
+    ends = [word["end"] for number in words for word in words[number]]
+    bounds = np.cumsum([0, *(len(words[number]) for number in words)]).astype(np.int64)
+    which = np.array([places[number] for number in at], dtype=np.int64)
+    kept, first_ones = count_words(limits, np.array(ends, dtype=np.float64), bounds, which)
     return kept.tolist() if first_ones else None
 
 
-_LISTS = (list, tuple)
+@kernel
+def _without_words(events: IntArray, at: IntArray, taken: BoolArray, size: int) -> tuple[IntArray, IntArray]:
+    """Parts of segments that have no words: one for each segment. Stops never go back."""
+    of = np.full(size, -1, dtype=np.int64)
+    segments = np.empty(events.size, dtype=np.int64)
+    count = 0
+    for k in range(events.size):
+        if not taken[events[k]]:
+            continue
+        number = -1
+        for known in range(count):
+            if segments[known] == at[k]:
+                number = known
+        if number < 0:
+            number = count
+            segments[count] = at[k]
+            count += 1
+        of[events[k]] = number
+    return of, segments[:count].copy()
+
+
+def room_of(found: Scanned, parts: Parts) -> int:
+    """How many bytes the texts of parts need at most."""
+    sizes = found.places[parts.segments, ITEM + 1] - found.places[parts.segments, ITEM] + 64
+    return int(sizes.sum()) + sum(map(len, parts.texts)) + sum(map(len, parts.end_texts))
+
+
+def write_parts(
+    found: Scanned, parts: Parts, room: ByteArray, at: int, starts: IntArray, ends: IntArray, values: IntArray
+) -> int:
+    """Put the texts of parts after those of the segments; tells where it ended.
+
+    `starts` and `ends` are their bounds, `values` those of their `text` and `end`.
+    """
+    texts = np.frombuffer(b"".join([*parts.texts, *parts.end_texts]), dtype=np.uint8)
+    sizes = np.array([0, *map(len, parts.texts), *map(len, parts.end_texts)], dtype=np.int64)
+    bounds = np.cumsum(sizes)
+    return int(_write_parts(room, at, found.places, parts.segments, texts, bounds, _NO_TEXT, _TEXT_KEY, starts, ends, values))
+
+
+@kernel
+def _copy(out: ByteArray, at: int, source: ByteArray, low: int, high: int) -> int:
+    for i in range(high - low):
+        out[at + i] = source[low + i]
+    return at + high - low
+
+
+@kernel
+def _write_parts(
+    room: ByteArray,
+    at: int,
+    places: IntArray,
+    segments: IntArray,
+    texts: ByteArray,
+    bounds: IntArray,
+    no_text: ByteArray,
+    text_key: ByteArray,
+    starts: IntArray,
+    ends: IntArray,
+    values: IntArray,
+) -> int:
+    """A segment's text with another `end` and another `text`, which is added if it had none."""
+    count = segments.size
+    given = bounds.size > 1
+    for k in range(count):
+        place = places[segments[k]]
+        starts[k] = at
+        done = place[ITEM]
+        end_first = place[END_PLACE] < place[TEXT]
+        for step in range(2):
+            is_end = (step == 0) == end_first
+            if is_end:
+                at = _copy(room, at, room, done, place[END_PLACE])
+                values[k, 2] = at
+                if given:
+                    at = _copy(room, at, texts, bounds[count + k], bounds[count + k + 1])
+                else:
+                    at = _copy(room, at, room, place[START], place[START + 1])
+                values[k, 3] = at
+                done = place[END_PLACE + 1]
+            elif place[TEXT] >= 0:
+                at = _copy(room, at, room, done, place[TEXT])
+                values[k, 0] = at
+                if given:
+                    at = _copy(room, at, texts, bounds[k], bounds[k + 1])
+                else:
+                    at = _copy(room, at, no_text, 0, 2)
+                values[k, 1] = at
+                done = place[TEXT + 1]
+        if place[TEXT] >= 0:
+            at = _copy(room, at, room, done, place[ITEM + 1])
+        else:
+            at = _copy(room, at, room, done, place[ITEM + 1] - 1)
+            at = _copy(room, at, text_key, 0, text_key.size)
+            values[k, 0] = at
+            if given:
+                at = _copy(room, at, texts, bounds[k], bounds[k + 1])
+            else:
+                at = _copy(room, at, no_text, 0, 2)
+            values[k, 1] = at
+            room[at] = 125
+            at += 1
+        ends[k] = at
+    return at

@@ -1,32 +1,35 @@
-"""The fast way through both stages: kernels over a row's numbers, and each segment written once."""
+"""The fast way through both stages: kernels over a row's numbers and text, each segment written once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from playhead.curate.apart import closest_overlaps, sorted_by_times, stay_apart
-from playhead.curate.build import LEAST_SEGMENTS, add_up, strip
+from playhead.curate.build import LEAST_SEGMENTS, add_up
 from playhead.curate.config import WindowConfig
-from playhead.curate.exact_json import Writer
+from playhead.curate.exact_json import ByteArray, Writer
 from playhead.curate.faults import Row
-from playhead.curate.joining import LineWriter
-from playhead.curate.measures import Measures
+from playhead.curate.joining import NUM_OTHERS, LineWriter
+from playhead.curate.manifest import number_twins, window_id
+from playhead.curate.manifest_kernel import FIXED_AT, FIXED_TEXT, write_windows
 from playhead.curate.overlap import Times, among
-from playhead.curate.parts import Parts, cut_parts
+from playhead.curate.parts import Parts, cut_parts, room_of, write_parts
+from playhead.curate.scanned import Scanned
 from playhead.curate.search import REASONS, WINDOW, FloatArray, grow_windows, judge_windows
 from playhead.curate.tally import RowFacts
 from playhead.types import IntArray
 
+_AUDIO, _RATE, _SWIFT = 4, 2, 6  # where `row_places` has them
+
 
 class Spliced(Struct, frozen=True):
-    """A row's line, good until the next row's; the segments of its kept windows, and its facts."""
+    """A row's line and the lines of its kept windows, good until the next row's; and its facts."""
 
     line: memoryview
-    kept: Sequence[list[Row]]
+    windows: memoryview
     facts: RowFacts
 
 
@@ -46,8 +49,9 @@ class _Built(Struct, frozen=True):
 
 
 class _Filtered(Struct, frozen=True):
-    """The times that stay, in their order; the numbers of the windows that do; overlaps of all and of these."""
+    """All times; those that stay, in their order; the numbers of the windows that do; overlaps of all and of these."""
 
+    times: list[Times]
     stay: list[Times]
     kept: list[int]
     overlaps: FloatArray
@@ -62,38 +66,44 @@ class Splicer:
         self._loss_details = loss_details
         self._writer = Writer()
         self._lines = LineWriter()
+        self._windows = np.empty(1 << 17, dtype=np.uint8)
 
-    def splice(self, row: Row, found: Measures, began: float) -> Spliced | None:
-        """Both stages of a row with measures; None where words are unusual."""
-        config, dropped = self._config, self._config.dropped
-        stripped = [segment if dropped.isdisjoint(segment) else strip(segment, config) for segment in found.segments]
-        built = _build(found, stripped, config)
+    def splice(self, found: Scanned, source: tuple[bytes, int], began: float) -> Spliced | None:
+        """Both stages of a row; None where words are unusual. `source` is the file, as JSON, and the row's number."""
+        built = _build(found, self._config)
         if built is None:
             return None
-        stats = _stats(row, found, built)
+        stats = _stats(found, built)
         between = perf_counter()
-        firsts = built.firsts.tolist()
-        times = _times(found, built, firsts)
-        filtered = _filter(times, config)
-        durations = [end - start for end, start in times]
+        filtered = _filter(found, built, self._config)
+        durations = [end - start for end, start in filtered.times]
         stay_durations = [end - start for end, start in filtered.stay]
         totals = add_up(durations), add_up(stay_durations)
         ended = perf_counter()
-        cut = built.parts.cut
-        others = {key: value for key, value in row.items() if key not in config.dropped_top_level}
-        listed = [others, stats, totals[0], durations, times, filtered.stay, totals[1], stay_durations]
-        items = self._writer.items([*stripped, *cut, *listed, stats["swift_path"], *built.speaker_seconds])
+        audio = b"null" if found.row_places[_AUDIO] < 0 else _span(found, _AUDIO)
+        names = [window_id(audio, filtered.times[i][1], filtered.times[i][0]) for i in filtered.kept]
+        kept_durations = [durations[i] for i in filtered.kept]
+        listed = [stats, totals[0], durations, filtered.times, filtered.stay, totals[1], stay_durations, ""]
+        items = self._items(
+            found, built.parts, [*listed, *built.speaker_seconds, *number_twins(names), *kept_durations]
+        )
+        kept = np.array(filtered.kept, dtype=np.int64)
+        count = len(found.starts)
         line = self._lines.line(
-            items,
-            len(stripped),
-            len(stripped) + len(cut),
+            items.text,
+            items.starts,
+            items.ends,
+            count,
+            count + built.parts.segments.size,
             (built.firsts, built.taken, built.parts.of, built.kinds, built.stops),
-            np.array(filtered.kept, dtype=np.int64),
+            kept,
             built.num_events,
             self._loss_details,
         )
+        heads = count + built.parts.segments.size + NUM_OTHERS + built.firsts.size
+        windows = self._window_lines(found, built, built.firsts[kept], items, heads, source)
         facts = RowFacts(
-            num_segments=len(stripped),
+            num_segments=count,
             total_dur=stats["total_dur"],
             losses=dict(zip(REASONS, zip(built.lost, built.lost_seconds, strict=True), strict=True)),
             truncation_events=built.num_events,
@@ -108,16 +118,67 @@ class Splicer:
             build_seconds=between - began,
             filter_seconds=ended - between,
         )
-        return Spliced(line, [_segments_of(stripped, built, firsts[i]) for i in filtered.kept], facts)
+        return Spliced(line, windows, facts)
+
+    def _items(self, found: Scanned, parts: Parts, values: list[object]) -> _Items:
+        """Everything that the line is made of, in one text: segments, parts, the rest of the row, values."""
+        count, num_parts = len(found.starts), parts.segments.size
+        first = count + num_parts
+        bounds = np.empty((2, first + 1 + len(values)), dtype=np.int64)
+        starts, ends = bounds[0], bounds[1]
+        room, at = found.text, found.size
+        need = at + room_of(found, parts) + found.top.size + self._writer.prepare(values)
+        if need > room.size:
+            room = np.empty(need, dtype=np.uint8)
+            room[:at] = found.text[:at]
+        starts[:count], ends[:count] = found.places[:, 0], found.places[:, 1]
+        part_values = np.empty((num_parts, 4), dtype=np.int64)
+        at = write_parts(found, parts, room, at, starts[count:first], ends[count:first], part_values)
+        top = at
+        room[at : at + found.top.size] = found.top
+        at += found.top.size
+        starts[first], ends[first] = top, at
+        self._writer.put(room, at, starts[first + 1 :], ends[first + 1 :])
+        if found.row_places[_SWIFT] >= 0:
+            low, high = found.row_places[_SWIFT : _SWIFT + 2].tolist()
+            starts[first + NUM_OTHERS - 1], ends[first + NUM_OTHERS - 1] = top + low, top + high
+        return _Items(room, starts, ends, part_values)
+
+    def _window_lines(
+        self, found: Scanned, built: _Built, kept: IntArray, items: _Items, heads: int, source: tuple[bytes, int]
+    ) -> memoryview:
+        if not kept.size:
+            return memoryview(b"")
+        places = np.stack((items.starts[heads:], items.ends[heads:]))
+        given = (items.text, found.top, found.places, found.row_places, found.voices, found.start, found.end, kept)
+        given += (built.taken, built.parts.of, built.parts.end, items.part_values, places)
+        given += (np.frombuffer(source[0], dtype=np.uint8), source[1], FIXED_TEXT, FIXED_AT)
+        size = write_windows(self._windows, *given)
+        if size > self._windows.size:
+            self._windows = np.empty(2 * size, dtype=np.uint8)
+            size = write_windows(self._windows, *given)
+        return memoryview(self._windows)[:size]
 
 
-def _build(found: Measures, stripped: list[Row], config: WindowConfig) -> _Built | None:
+class _Items(Struct, frozen=True):
+    text: ByteArray
+    starts: IntArray
+    ends: IntArray
+    part_values: IntArray
+
+
+def _span(found: Scanned, which: int) -> bytes:
+    low, high = found.row_places[which : which + 2].tolist()
+    return found.top[low:high].tobytes()
+
+
+def _build(found: Scanned, config: WindowConfig) -> _Built | None:
     segments = (found.start, found.end)
     who = (found.low, found.speakers, found.num_speakers)
     stops, taken, with_part, events = grow_windows(
         *segments, *who, config.max_duration, config.max_speakers, config.truncation
     )
-    parts = cut_parts(found, stripped, events, stops, with_part, config)
+    parts = cut_parts(found, events, stops, with_part, config)
     if parts is None:
         return None
     kinds, heard, seconds, whole, lost, lost_seconds = judge_windows(
@@ -127,7 +188,7 @@ def _build(found: Measures, stripped: list[Row], config: WindowConfig) -> _Built
         stops,
         taken,
         parts.of,
-        parts.ends,
+        parts.end,
         parts.whole,
         (config.min_duration, config.max_duration),
         (LEAST_SEGMENTS, config.min_speakers, config.max_speakers),
@@ -154,13 +215,14 @@ def _build(found: Measures, stripped: list[Row], config: WindowConfig) -> _Built
     )
 
 
-def _stats(row: Row, found: Measures, built: _Built) -> Row:
-    """The row's stats, the records of lost windows aside."""
+def _stats(found: Scanned, built: _Built) -> Row:
+    """The row's stats, the records of lost windows aside; texts of the row are put in as they were read."""
+    swift = "" if found.row_places[_SWIFT] < 0 else Raw(_span(found, _SWIFT))
     stats: Row = {
-        "total_segments": len(found.segments),
+        "total_segments": len(found.starts),
         "total_dur": add_up([end - start for start, end in zip(found.starts, found.ends, strict=True)]),
-        "swift_path": row.get("swift_audio_filepath", ""),
-        "audio_sample_rate": row["audio_sample_rate"],
+        "swift_path": swift,
+        "audio_sample_rate": Raw(_span(found, _RATE)),
     }
     for reason, count, seconds in zip(REASONS, built.lost, built.lost_seconds, strict=True):
         stats[f"lost_{reason}"] = count
@@ -168,19 +230,23 @@ def _stats(row: Row, found: Measures, built: _Built) -> Row:
     return stats
 
 
-def _times(found: Measures, built: _Built, firsts: list[int]) -> list[Times]:
-    starts, ends, cut = found.starts, found.ends, built.parts.cut
-    afters = (built.firsts + built.taken[built.firsts]).tolist()
-    of = built.parts.of[built.firsts].tolist()
-    return [
-        (cut[part]["end"] if part >= 0 else ends[after - 1], starts[first])
-        for first, after, part in zip(firsts, afters, of, strict=True)
-    ]
-
-
-def _filter(times: list[Times], config: WindowConfig) -> _Filtered:
-    pairs = np.array(times, dtype=np.float64).reshape(-1, 2)
-    ends, starts = pairs[:, 0], pairs[:, 1]
+def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
+    firsts = built.firsts
+    parts = built.parts.of[firsts]
+    afters = firsts + built.taken[firsts]
+    starts = found.start[firsts]
+    if built.parts.end.size:
+        ends = np.where(parts >= 0, built.parts.end[parts], found.end[afters - 1])
+    else:
+        ends = found.end[afters - 1]
+    times = list(zip(ends.tolist(), starts.tolist(), strict=True))
+    if found.any_whole or built.parts.texts:
+        trios = zip(firsts.tolist(), afters.tolist(), parts.tolist(), strict=True)
+        of_parts, of_segments = built.parts.ends, found.ends
+        times = [
+            (of_parts[part] if part >= 0 else of_segments[after - 1], found.starts[first])
+            for first, after, part in trios
+        ]
     order = sorted_by_times(starts, ends)
     stays, near = stay_apart(starts, ends, order, config.overlap_percentage / 100, config.target_duration)
     staying = order[stays[order]]
@@ -189,9 +255,5 @@ def _filter(times: list[Times], config: WindowConfig) -> _Filtered:
     if near:
         kept = among(times, stay)
         staying = order[np.isin(order, kept)]
-    return _Filtered(stay, kept, closest_overlaps(starts, ends, order), closest_overlaps(starts, ends, staying))
-
-
-def _segments_of(stripped: list[Row], built: _Built, first: int) -> list[Row]:
-    whole, part = stripped[first : first + int(built.taken[first])], int(built.parts.of[first])
-    return whole if part < 0 else [*whole, built.parts.cut[part]]
+    overlaps = closest_overlaps(starts, ends, order)
+    return _Filtered(times, stay, kept, overlaps, closest_overlaps(starts, ends, staying))
