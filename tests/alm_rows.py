@@ -48,7 +48,11 @@ _extras = st.dictionaries(
     st.sampled_from(["note", "é", "confidence", "id", "windows", "x y"]),
     st.recursive(
         st.one_of(
-            st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=6)
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.text(max_size=6),
         ),
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
         max_leaves=4,

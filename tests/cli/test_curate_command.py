@@ -17,7 +17,15 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_run_tells_hours_losses_and_rates(folder: Path) -> None:
     text = printed(folder, "curate", "windows", "in/*.jsonl", "--out", "out")
-    for word in ("windows kept", "lost_win", "lost_next_seg_bm", "rows/s", "s of audio/s", "windows/s", "process_entry_time"):
+    for word in (
+        "windows kept",
+        "lost_win",
+        "lost_next_seg_bm",
+        "rows/s",
+        "s of audio/s",
+        "windows/s",
+        "process_entry_time",
+    ):
         assert word in text
     assert "nothing changed" in printed(folder, "curate", "windows", "in/*.jsonl", "--out", "out")
 
@@ -58,7 +66,9 @@ def test_mistakes_are_letters(folder: Path) -> None:
     base = ("curate", "windows", "in/talks.jsonl", "--out", "out")
     assert "did you mean `tolerance`" in refused(folder, *base, "tolerances=0.1")["fix"]
     assert refused(folder, *base, "--min-speakers", "6")["problem"] == "min_speakers: out of range"
-    assert "in/none.jsonl: no such file" in refused(folder, "curate", "windows", "in/none.jsonl", "--out", "o")["problem"]
+    assert (
+        "in/none.jsonl: no such file" in refused(folder, "curate", "windows", "in/none.jsonl", "--out", "o")["problem"]
+    )
     assert playhead(folder, *base, "--on-error", "ignore").returncode == 2
     assert playhead(folder, "curate", "windows", "tolerance=0.1", "--out", "out").returncode == 2
 

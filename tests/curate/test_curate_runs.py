@@ -69,7 +69,11 @@ def test_kept_windows_are_listed_with_their_source_and_an_index(tmp_path: Path, 
     curate_windows([str(manifests)], tmp_path / "out", rows_per_shard=6)
     data = (tmp_path / "out" / "windows.jsonl").read_bytes()
     lines = [json.loads(line) for line in data.splitlines()]
-    made = [(row["audio_filepath"], window) for row in map(json.loads, rows_of(tmp_path / "out")) for window in row["filtered_windows"]]
+    made = [
+        (row["audio_filepath"], window)
+        for row in map(json.loads, rows_of(tmp_path / "out"))
+        for window in row["filtered_windows"]
+    ]
     assert len(lines) == len(made)
     for line, (audio, window) in zip(lines, made, strict=True):
         segments = window["segments"]
@@ -87,13 +91,17 @@ def test_kept_windows_are_listed_with_their_source_and_an_index(tmp_path: Path, 
     assert len({line["id"] for line in lines}) == len(lines)
     offsets = np.frombuffer((tmp_path / "out" / "windows.jsonl.idx").read_bytes(), dtype="<u8")
     assert offsets[-1] == len(data)
-    assert [json.loads(data[a:b])["id"] for a, b in zip(offsets, offsets[1:], strict=False)] == [line["id"] for line in lines]
+    assert [json.loads(data[a:b])["id"] for a, b in zip(offsets, offsets[1:], strict=False)] == [
+        line["id"] for line in lines
+    ]
 
 
 def test_two_kept_windows_of_equal_times_have_different_ids(tmp_path: Path) -> None:
     segments = [{"start": 0.0, "end": 5.0, "speaker": "a"}, {"start": 0.0, "end": 5.0, "speaker": "b"}]
     segments.append({"start": 5.0, "end": 10.0, "speaker": "c"})
-    path = write_manifest(tmp_path / "x.jsonl", [{"audio_filepath": "x", "audio_sample_rate": 16000, "segments": segments}])
+    path = write_manifest(
+        tmp_path / "x.jsonl", [{"audio_filepath": "x", "audio_sample_rate": 16000, "segments": segments}]
+    )
     config = WindowConfig(target_window_duration=10, min_bandwidth=0)
     assert curate_windows([str(path)], tmp_path / "out", config).summary.num_kept == 2
     ids = [json.loads(line)["id"] for line in (tmp_path / "out" / "windows.jsonl").read_text().splitlines()]
@@ -113,7 +121,7 @@ def test_a_second_run_does_nothing(tmp_path: Path, manifests: Path) -> None:
     ("options", "found"),
     [
         ({"config": WindowConfig(tolerance=0.2)}, "tolerance: 0.1 before, 0.2 now"),
-        ({"rows_per_shard": 7}, "rows_per_shard: 1000 before, 7 now"),
+        ({"rows_per_shard": 7}, "rows_per_shard: 2000 before, 7 now"),
         ({"loss_details": False}, "loss details: True before, False now"),
         ({"repeat": 2}, "repeat: 1 before, 2 now"),
     ],
@@ -207,7 +215,7 @@ def test_a_kill_while_parts_are_put_together_is_mended(tmp_path: Path, manifests
         "sys.addaudithook(count)\n"
         "curate_windows([sys.argv[1]], sys.argv[2], rows_per_shard=5)\n"
     )
-    for number in (1, 3, 8, 20, 21, 22, 23, 24):
+    for number in (1, 3, 8, 15, 16, 17, 18, 19, 20, 21):
         out = tmp_path / f"killed{number}"
         command = [sys.executable, "-c", code, str(manifests), str(out), str(number)]
         killed = subprocess.run(command, check=False, capture_output=True)

@@ -48,7 +48,11 @@ BAD_ROWS = [
     ({**conversation(), "segments": ["a"]}, "segments[0]", "not an object"),
     ({**conversation(), "audio_sample_rate": "16000"}, "audio_sample_rate", "not a number"),
     ({**conversation(), "audio_sample_rate": None}, "audio_sample_rate", "not a number"),
-    ({"audio_sample_rate": 16000, "segments": [{**LONG, "words": [{"word": "a"}]}]}, "segments[0].words[0].end", "missing"),
+    (
+        {"audio_sample_rate": 16000, "segments": [{**LONG, "words": [{"word": "a"}]}]},
+        "segments[0].words[0].end",
+        "missing",
+    ),
     ({"audio_sample_rate": 16000, "segments": [{**LONG, "words": None}]}, "segments[0].words", "not a list"),
     ({"audio_sample_rate": 16000, "segments": [{**LONG, "words": ["a"]}]}, "segments[0].words[0]", "not an object"),
     (
@@ -69,7 +73,9 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize(("row", "field", "reason"), BAD_ROWS)
-def test_a_bad_row_is_a_fault_with_its_field_in_the_stage_and_in_the_fast_way(row: Any, field: str, reason: str) -> None:
+def test_a_bad_row_is_a_fault_with_its_field_in_the_stage_and_in_the_fast_way(
+    row: Any, field: str, reason: str
+) -> None:
     for attempt in (
         lambda: build_windows(row, WindowConfig()),
         lambda: Curator(WindowConfig()).curate(json.dumps(row).encode()),

@@ -54,10 +54,22 @@ def test_words_with_an_equals_sign_are_parameters_unless_a_file_has_that_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a=b.jsonl").touch()
-    words = ["x.jsonl", "tolerance=0.2", "a=b.jsonl", "drop_fields=words,note", "truncation=false", "drop_fields_top_level="]
+    words = [
+        "x.jsonl",
+        "tolerance=0.2",
+        "a=b.jsonl",
+        "drop_fields=words,note",
+        "truncation=false",
+        "drop_fields_top_level=",
+    ]
     inputs, overrides = split_words(words)
     assert inputs == ["x.jsonl", "a=b.jsonl"]
-    assert overrides == {"tolerance": 0.2, "drop_fields": "words,note", "truncation": False, "drop_fields_top_level": ""}
+    assert overrides == {
+        "tolerance": 0.2,
+        "drop_fields": "words,note",
+        "truncation": False,
+        "drop_fields_top_level": "",
+    }
     assert WindowConfig(**overrides).dropped_top_level == frozenset()
 
 

@@ -23,7 +23,8 @@ def _commands() -> None:
 @app.command("windows")
 def windows(
     inputs: Annotated[
-        list[str], typer.Argument(metavar="INPUT...", help="Manifests, directories, patterns; and key=value parameters.")
+        list[str],
+        typer.Argument(metavar="INPUT...", help="Manifests, directories, patterns; and key=value parameters."),
     ],
     out: Annotated[Path, typer.Option(help="The directory to write.")],
     config: Annotated[Path | None, typer.Option(help="A YAML file of parameters.")] = None,
@@ -40,7 +41,7 @@ def windows(
     drop_fields_top_level: Annotated[str | None, typer.Option(help="Fields to drop from rows, with commas.")] = None,
     overlap_percentage: Annotated[float | None, typer.Option(help="From which overlap on one of two goes.")] = None,
     target_duration: Annotated[float | None, typer.Option(help="Seconds; of two windows the nearer stays.")] = None,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows of the input to a file of rows.")] = 1000,
+    rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows of the input to a file of rows.")] = 2000,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one a core.")] = None,
     on_error: Annotated[str, typer.Option(help="What a bad row does: stop, or reject.")] = "stop",
     loss_details: Annotated[

@@ -27,10 +27,24 @@ def sorted_by_times(starts: FloatArray, ends: FloatArray) -> IntArray:
 
 
 @kernel
+def window_times(
+    starts: FloatArray, ends: FloatArray, firsts: IntArray, taken: IntArray, part_of: IntArray, part_ends: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The start and the end of each window."""
+    window_starts, window_ends = np.empty(firsts.size), np.empty(firsts.size)
+    for i in range(firsts.size):
+        first = firsts[i]
+        window_starts[i] = starts[first]
+        part = part_of[first]
+        window_ends[i] = part_ends[part] if part >= 0 else ends[first + taken[first] - 1]
+    return window_starts, window_ends
+
+
+@kernel
 def stay_apart(
     starts: FloatArray, ends: FloatArray, order: IntArray, threshold: float, target: float
-) -> tuple[BoolArray, bool]:
-    """Which windows stay, by their number; and whether two are so near that they may round to the same times."""
+) -> tuple[IntArray, IntArray, bool]:
+    """Which windows stay, in the order given and by number; and whether two may round to the same times."""
     count = starts.size
     stays = np.ones(count, dtype=np.bool_)
     near = False
@@ -62,7 +76,16 @@ def stay_apart(
             else:
                 stays[i] = False
                 break
-    return stays, near
+    staying, kept = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    num_staying, num_kept = 0, 0
+    for i in range(count):
+        if stays[order[i]]:
+            staying[num_staying] = order[i]
+            num_staying += 1
+        if stays[i]:
+            kept[num_kept] = i
+            num_kept += 1
+    return staying[:num_staying], kept[:num_kept], near
 
 
 @kernel
@@ -81,3 +104,23 @@ def closest_overlaps(starts: FloatArray, ends: FloatArray, order: IntArray) -> F
                 largest[a] = max(largest[a], ratio)
                 largest[b] = max(largest[b], ratio)
     return largest
+
+
+@kernel
+def filter_windows(
+    starts: FloatArray,
+    ends: FloatArray,
+    firsts: IntArray,
+    taken: IntArray,
+    part_of: IntArray,
+    part_ends: FloatArray,
+    threshold: float,
+    target: float,
+) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, bool, FloatArray, FloatArray]:
+    """The whole filter in one call: times of windows, their order, and what `stay_apart` and `closest_overlaps` tell."""
+    window_starts, window_ends = window_times(starts, ends, firsts, taken, part_of, part_ends)
+    order = sorted_by_times(window_starts, window_ends)
+    staying, kept, near = stay_apart(window_starts, window_ends, order, threshold, target)
+    overlaps = closest_overlaps(window_starts, window_ends, order)
+    kept_overlaps = closest_overlaps(window_starts, window_ends, staying)
+    return window_starts, window_ends, order, staying, kept, near, overlaps, kept_overlaps

@@ -70,7 +70,9 @@ def _within(word: str) -> list[str]:
         return [word]
     found = sorted(str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
     if not found:
-        raise DataError(f"{word}: holds no manifest", expected="files that end in .jsonl or .json", fix="correct the path")
+        raise DataError(
+            f"{word}: holds no manifest", expected="files that end in .jsonl or .json", fix="correct the path"
+        )
     return found
 
 

@@ -59,15 +59,14 @@ class CurateJob:
         with ExitStack() as files:
             rows = files.enter_context(replacing(layout.shard(self.number)))
             windows = files.enter_context(replacing(layout.windows_part(self.number)))
-            rejected = files.enter_context(replacing(layout.rejected_part(self.number)))
-            tally, bytes_in = self._write(rows, windows, rejected)
+            tally, bytes_in = self._write(rows, windows, _Rejects(layout.rejected_part(self.number), files))
             bytes_out = rows.tell()
         summary = tally.summary(bytes_in, bytes_out, perf_counter() - began)
         with replacing(layout.mark(self.number)) as file:
             file.write(msgspec.json.encode(summary))
         return summary
 
-    def _write(self, rows: BinaryIO, windows: BinaryIO, rejected: BinaryIO) -> tuple[Tally, int]:
+    def _write(self, rows: BinaryIO, windows: BinaryIO, rejects: _Rejects) -> tuple[Tally, int]:
         curator = _curator(self.config, self.loss_details)
         tally, bytes_in = Tally(self.config), 0
         for path, number, line, raw in self._rows():
@@ -78,7 +77,7 @@ class CurateJob:
             except RowFault as fault:
                 if raw and not raw.decode("utf-8", "replace").strip():
                     continue
-                self._refuse(fault, path, line, raw, rejected)
+                self._refuse(fault, path, line, raw, rejects)
                 tally.reject(fault.reason)
                 continue
             rows.write(done.line)
@@ -98,7 +97,7 @@ class CurateJob:
             for number, (line, raw) in enumerate(read_rows(span), span.first_row) if span.num_rows else ():
                 yield path, number, line, raw
 
-    def _refuse(self, fault: RowFault, path: str, line: int, raw: bytes, rejected: BinaryIO) -> None:
+    def _refuse(self, fault: RowFault, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
         """Write the row down, or stop."""
         if self.on_error == "stop":
             raise DataError(
@@ -108,8 +107,20 @@ class CurateJob:
                 fix="mend or remove it; or leave out rows like it with --on-error reject",
             )
         text = raw.decode("utf-8", "replace")
-        entry = Rejected(path, line, fault.field, fault.reason, fault.found, text)
-        rejected.write(msgspec.json.encode(entry) + b"\n")
+        rejects.write(Rejected(path, line, fault.field, fault.reason, fault.found, text))
+
+
+class _Rejects:
+    """A file of rejected rows that is there only if there are any."""
+
+    def __init__(self, path: Path, files: ExitStack) -> None:
+        self._path, self._files = path, files
+        self._file: BinaryIO | None = None
+
+    def write(self, entry: Rejected) -> None:
+        if self._file is None:
+            self._file = self._files.enter_context(replacing(self._path))
+        self._file.write(msgspec.json.encode(entry) + b"\n")
 
 
 def _curated(curator: Curator, raw: bytes, path: str, number: int) -> Curated:

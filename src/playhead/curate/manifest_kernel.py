@@ -43,7 +43,9 @@ def _put_fixed(out: ByteArray, at: int, fixed: ByteArray, fixed_at: IntArray, i:
 
 
 @kernel
-def _put_speaker(out: ByteArray, at: int, text: ByteArray, place: IntArray, fixed: ByteArray, fixed_at: IntArray) -> int:
+def _put_speaker(
+    out: ByteArray, at: int, text: ByteArray, place: IntArray, fixed: ByteArray, fixed_at: IntArray
+) -> int:
     if place[SPEAKER] < 0:
         return _put_fixed(out, at, fixed, fixed_at, _NULL)
     return put(out, at, text, place[SPEAKER], place[SPEAKER + 1])
@@ -64,7 +66,8 @@ def write_windows(
     part_of: IntArray,
     part_ends: FloatArray,
     part_values: IntArray,
-    heads: IntArray,
+    head_starts: IntArray,
+    head_ends: IntArray,
     source: ByteArray,
     row: int,
     fixed: ByteArray,
@@ -72,7 +75,7 @@ def write_windows(
 ) -> int:
     """Write a line for each first segment in `kept`; tells how many bytes that takes, also where there is no room.
 
-    `heads` are where in `text` the id and the duration of each are; `part_values` where a part's text and end are.
+    Heads are where in `text` the ids are, then the durations; `part_values` where a part's text and end are.
     """
     at = 0
     heard = np.full(MOST_SPEAKERS + FIRST_SPEAKERS, -1, dtype=np.int64)
@@ -81,7 +84,7 @@ def write_windows(
         part = part_of[first]
         after = first + taken[first] + (part >= 0)
         at = _put_fixed(out, at, fixed, fixed_at, 0)
-        at = put(out, at, text, heads[0, number], heads[1, number])
+        at = put(out, at, text, head_starts[number], head_ends[number])
         at = _put_fixed(out, at, fixed, fixed_at, 1)
         if row_places[_AUDIO] < 0:
             at = _put_fixed(out, at, fixed, fixed_at, _NULL)
@@ -90,7 +93,7 @@ def write_windows(
         at = _put_fixed(out, at, fixed, fixed_at, 2)
         at = put(out, at, text, places[first, START], places[first, START + 1])
         at = _put_fixed(out, at, fixed, fixed_at, 3)
-        at = put(out, at, text, heads[0, kept.size + number], heads[1, kept.size + number])
+        at = put(out, at, text, head_starts[kept.size + number], head_ends[kept.size + number])
         at = _put_fixed(out, at, fixed, fixed_at, 4)
         at = put(out, at, top, row_places[_RATE], row_places[_RATE + 1])
         at = _put_fixed(out, at, fixed, fixed_at, 5)

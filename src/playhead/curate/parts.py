@@ -13,12 +13,13 @@ from playhead.curate.exact_json import ByteArray, dumps
 from playhead.curate.scan_row import ITEM, START, TEXT, WORDS
 from playhead.curate.scan_row import END as END_PLACE
 from playhead.curate.scanned import LARGEST, Scanned
-from playhead.curate.search import FloatArray, count_words
+from playhead.curate.search import FloatArray, count_words, grow_windows
 from playhead.types import BoolArray, IntArray, kernel
 
 _NUMBERS = frozenset((float, int))
 _TEXTS = frozenset((str, type(None)))
 _NO_TEXT = np.frombuffer(b'""', dtype=np.uint8)
+_NO_BOUNDS = np.zeros(1, dtype=np.int64)
 _TEXT_KEY = np.frombuffer(b', "text": ', dtype=np.uint8)
 _decode = msgspec.json.Decoder().decode
 
@@ -40,17 +41,24 @@ class Parts(Struct, frozen=True):
 
 
 def cut_parts(
-    found: Scanned, events: IntArray, stops: IntArray, taken: BoolArray, config: WindowConfig
+    found: Scanned,
+    events: IntArray,
+    stops: IntArray,
+    of: IntArray,
+    segments: IntArray,
+    has_words: bool,
+    config: WindowConfig,
 ) -> Parts | None:
     """The parts that windows end with; None where words are at fault or unusual.
 
-    `events` are the starts at which a segment is cut; `stops` says where starts stop, `taken` whether with a part.
+    `events` are the starts at which a segment is cut, `stops` says where starts stop. `of` and `segments` are of parts
+    without words, which is what they are unless `has_words`.
     """
-    at = stops[events]
-    if not events.size or (found.places[at, WORDS] < 0).all():
-        of, segments = _without_words(events, at, taken, stops.size)
+    if not has_words:
         ends = [found.starts[i] for i in segments.tolist()]
         return Parts(of, segments, found.start[segments], ends, _whole(found, segments, ends), [], [])
+    at = stops[events]
+    taken = of >= 0
     words = {i: _words(found, i) for i in dict.fromkeys(at.tolist())}
     if None in words.values():
         return None
@@ -103,28 +111,45 @@ def _kept_words(words: dict[int, Any], at: list[int], limits: FloatArray) -> lis
 
 
 @kernel
-def _without_words(events: IntArray, at: IntArray, taken: BoolArray, size: int) -> tuple[IntArray, IntArray]:
-    """Parts of segments that have no words: one for each segment. Stops never go back."""
-    of = np.full(size, -1, dtype=np.int64)
+def grow_and_cut(
+    starts: FloatArray,
+    ends: FloatArray,
+    low: BoolArray,
+    speakers: IntArray,
+    num_speakers: int,
+    places: IntArray,
+    max_duration: float,
+    max_speakers: int,
+    truncation: bool,
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, bool]:
+    """Where starts stop, what they take, where segments are cut; each start's part and each part's segment, as if no
+    segment had words: then there is one part of a segment. And whether one that is cut has words.
+    """
+    stops, taken, with_part, events = grow_windows(
+        starts, ends, low, speakers, num_speakers, max_duration, max_speakers, truncation
+    )
+    of = np.full(starts.size, -1, dtype=np.int64)
     segments = np.empty(events.size, dtype=np.int64)
-    count = 0
-    for k in range(events.size):
-        if not taken[events[k]]:
+    count, has_words = 0, False
+    for first in events:
+        has_words = has_words or places[stops[first], WORDS] >= 0
+        if not with_part[first]:
             continue
-        number = -1
+        number = count
         for known in range(count):
-            if segments[known] == at[k]:
+            if segments[known] == stops[first]:
                 number = known
-        if number < 0:
-            number = count
-            segments[count] = at[k]
+        if number == count:
+            segments[count] = stops[first]
             count += 1
-        of[events[k]] = number
-    return of, segments[:count].copy()
+        of[first] = number
+    return stops, taken, events, of, segments[:count].copy(), has_words
 
 
 def room_of(found: Scanned, parts: Parts) -> int:
     """How many bytes the texts of parts need at most."""
+    if not parts.texts:
+        return found.size + 64 * parts.segments.size  # each is of another segment
     sizes = found.places[parts.segments, ITEM + 1] - found.places[parts.segments, ITEM] + 64
     return int(sizes.sum()) + sum(map(len, parts.texts)) + sum(map(len, parts.end_texts))
 
@@ -136,16 +161,21 @@ def write_parts(
 
     `starts` and `ends` are their bounds, `values` those of their `text` and `end`.
     """
-    texts = np.frombuffer(b"".join([*parts.texts, *parts.end_texts]), dtype=np.uint8)
-    sizes = np.array([0, *map(len, parts.texts), *map(len, parts.end_texts)], dtype=np.int64)
-    bounds = np.cumsum(sizes)
-    return int(_write_parts(room, at, found.places, parts.segments, texts, bounds, _NO_TEXT, _TEXT_KEY, starts, ends, values))
+    texts, bounds = _NO_TEXT, _NO_BOUNDS
+    if parts.texts:
+        both = [*parts.texts, *parts.end_texts]
+        texts = np.frombuffer(b"".join(both), dtype=np.uint8)
+        bounds = np.cumsum([0, *map(len, both)]).astype(np.int64)
+    return int(
+        _write_parts(room, at, found.places, parts.segments, texts, bounds, _NO_TEXT, _TEXT_KEY, starts, ends, values)
+    )
 
 
 @kernel
 def _copy(out: ByteArray, at: int, source: ByteArray, low: int, high: int) -> int:
-    for i in range(high - low):
-        out[at + i] = source[low + i]
+    target, given = out[at : at + high - low], source[low:high]  # so written, the loop is compiled to vector moves
+    for i in range(target.size):
+        target[i] = given[i]
     return at + high - low
 
 

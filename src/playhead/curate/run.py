@@ -24,7 +24,7 @@ from playhead.prepare.lock import only_one
 from playhead.prepare.work import run_jobs, write_sidecars
 from playhead.store import replacing
 
-ROWS_PER_SHARD = 1000
+ROWS_PER_SHARD = 2000
 _COPY_BYTES = 1 << 22
 
 
@@ -148,8 +148,9 @@ def _finish(layout: Layout, plan: _Plan, began: float) -> Summary:
     sidecar.unlink(missing_ok=True)
     write_sidecars(Jsonl(), Shard(((TRACK, str(layout.windows)),)), MEANS)
     summary = merge([plan.summary(number) for number in numbers])
-    if summary.num_rejected:
-        _join(layout.rejected, [layout.rejected_part(number) for number in numbers])
+    rejected = [part for part in map(layout.rejected_part, numbers) if part.exists()]
+    if rejected:
+        _join(layout.rejected, rejected)
     summary = msgspec.structs.replace(summary, wall_seconds=perf_counter() - began)
     with replacing(layout.summary) as file:
         file.write(msgspec.json.format(msgspec.json.encode(plain(summary)), indent=1))

@@ -257,9 +257,7 @@ def _copy_segments(
             out[at], out[at + 1] = 44, 32
             at += 2
         i = skip_space(src, i)
-        i, at = _copy_segment(
-            src, i, out, at, trusted, stack, keys, names, bounds, band, places[count], numbers[count]
-        )
+        i, at = _copy_segment(src, i, out, at, trusted, stack, keys, names, bounds, band, places[count], numbers[count])
         if i < 0:
             return -1, at, -1
         count += 1

@@ -128,17 +128,12 @@ class Scanner:
     ) -> Scanned | None:
         count = places.shape[0]
         start, end = np.empty(count), np.empty(count)
-        flags = np.empty((4, count), dtype=np.bool_)
-        state = _check_numbers(places, numbers, start, end, self._config.min_bandwidth, LARGEST, flags)
-        if state & 2 and not self._know_better(places, numbers):
-            return None
-        if state & 2:
-            state = _check_numbers(places, numbers, start, end, self._config.min_bandwidth, LARGEST, flags)
-        if state & 1:
-            return None
-        ids = np.empty((2, count), dtype=np.int64)
-        num_speakers = number_speakers(self._text, places, ids[0], ids[1])
-        if num_speakers < 0:
+        flags, ids = np.empty((4, count), dtype=np.bool_), np.empty((2, count), dtype=np.int64)
+        given = (self._text, places, numbers, start, end, self._config.min_bandwidth, flags, ids)
+        state, num_speakers = _check_segments(*given)
+        if state & 2 and self._know_better(places, numbers):
+            state, num_speakers = _check_segments(*given)
+        if state & 3 or num_speakers < 0:
             return None
         starts, ends = start.tolist(), end.tolist()
         any_whole = bool(state & 4)
@@ -221,3 +216,19 @@ def _check_numbers(
         if first == 0 or last == 0:
             state = 4
     return state
+
+
+@kernel
+def _check_segments(
+    text: ByteArray,
+    places: IntArray,
+    numbers: FloatArray,
+    start: FloatArray,
+    end: FloatArray,
+    min_bandwidth: float,
+    flags: BoolArray,
+    ids: IntArray,
+) -> tuple[int, int]:
+    """What `_check_numbers` and `number_speakers` tell, in one call."""
+    state = _check_numbers(places, numbers, start, end, min_bandwidth, LARGEST, flags)
+    return state, number_speakers(text, places, ids[0], ids[1])

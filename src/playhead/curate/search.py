@@ -101,14 +101,15 @@ def judge_windows(
     part_whole: BoolArray,
     durations: tuple[float, float],
     bounds: tuple[int, int, int],
-) -> tuple[IntArray, IntArray, FloatArray, BoolArray, IntArray, FloatArray]:
-    """What becomes of each start, how many speak there, its speakers' seconds, most first, with their flags; and by
-    reason how many starts are lost, and how many seconds.
+) -> tuple[IntArray, IntArray, IntArray, FloatArray, BoolArray, IntArray, FloatArray]:
+    """What becomes of each start. Of those that make windows: which they are, how many speak, the speakers' seconds,
+    most first, with their flags. And by reason how many starts are lost, and how many seconds.
 
     `part_of` is the number of a start's part, or -1. `bounds` are the least segments, and the least and most speakers.
     """
     count = starts.size
-    kinds, heard = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    kinds, firsts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    voices, num_windows = np.zeros(count, dtype=np.int64), 0
     seconds, seconds_whole = np.zeros((count, 5)), np.zeros((count, 5), dtype=np.bool_)
     lost, lost_seconds = np.zeros(6, dtype=np.int64), np.zeros(6)
     total, total_whole = np.zeros(num_speakers + 1), np.zeros(num_speakers + 1, dtype=np.bool_)
@@ -143,6 +144,7 @@ def judge_windows(
                 lost[reason] += 1
                 lost_seconds[reason] += own
             continue
+        heard = 0
         for at in range(first, first + size):
             speaker = speakers[at]
             if speaker < 0:
@@ -150,28 +152,31 @@ def judge_windows(
             if last_seen[speaker] != first:
                 last_seen[speaker] = first
                 total[speaker], total_whole[speaker] = 0.0, True
-                order[heard[first]] = speaker
-                heard[first] += 1
+                order[heard] = speaker
+                heard += 1
             if at < after:
                 total[speaker] += ends[at] - starts[at]
                 total_whole[speaker] &= whole[at]
             else:
                 total[speaker] += part_ends[part] - starts[at]
                 total_whole[speaker] &= part_whole[part]
-        if not bounds[1] <= heard[first] <= bounds[2]:
+        if not bounds[1] <= heard <= bounds[2]:
             kinds[first] = OTHER_SPEAKERS
             lost[_SPK] += 1
             lost_seconds[_SPK] += own
             continue
         kinds[first] = WINDOW
-        for i in range(1, heard[first]):  # equal seconds stay in order of first speech
+        for i in range(1, heard):  # equal seconds stay in order of first speech
             speaker = order[i]
             j = i
             while j > 0 and total[order[j - 1]] < total[speaker]:
                 order[j] = order[j - 1]
                 j -= 1
             order[j] = speaker
-        for i in range(min(5, heard[first])):
-            seconds[first, i] = total[order[i]]
-            seconds_whole[first, i] = total_whole[order[i]]
-    return kinds, heard, seconds, seconds_whole, lost, lost_seconds
+        for i in range(min(5, heard)):
+            seconds[num_windows, i] = total[order[i]]
+            seconds_whole[num_windows, i] = total_whole[order[i]]
+        firsts[num_windows], voices[num_windows] = first, heard
+        num_windows += 1
+    shown, whole_shown = seconds[:num_windows], seconds_whole[:num_windows]
+    return kinds, firsts[:num_windows], voices[:num_windows], shown, whole_shown, lost, lost_seconds

@@ -64,7 +64,9 @@ def _named(file: Path) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise RecipeError(f"{file}: no parameters by name", found=describe(found), expected="lines such as `tolerance: 0.1`")
+        raise RecipeError(
+            f"{file}: no parameters by name", found=describe(found), expected="lines such as `tolerance: 0.1`"
+        )
     return {str(name).replace("-", "_"): value for name, value in found.items()}
 
 

@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 from msgspec import Raw, Struct
 
-from playhead.curate.apart import closest_overlaps, sorted_by_times, stay_apart
+from playhead.curate.apart import closest_overlaps, filter_windows
 from playhead.curate.build import LEAST_SEGMENTS, add_up
 from playhead.curate.config import WindowConfig
 from playhead.curate.exact_json import ByteArray, Writer
@@ -16,12 +16,13 @@ from playhead.curate.joining import NUM_OTHERS, LineWriter
 from playhead.curate.manifest import number_twins, window_id
 from playhead.curate.manifest_kernel import FIXED_AT, FIXED_TEXT, write_windows
 from playhead.curate.overlap import Times, among
-from playhead.curate.parts import Parts, cut_parts, room_of, write_parts
+from playhead.curate.parts import Parts, cut_parts, grow_and_cut, room_of, write_parts
 from playhead.curate.scanned import Scanned
-from playhead.curate.search import REASONS, WINDOW, FloatArray, grow_windows, judge_windows
+from playhead.curate.search import REASONS, FloatArray, judge_windows
 from playhead.curate.tally import RowFacts
 from playhead.types import IntArray
 
+_LOST = [(f"lost_{reason}", f"dur_lost_{reason}") for reason in REASONS]
 _AUDIO, _RATE, _SWIFT = 4, 2, 6  # where `row_places` has them
 
 
@@ -149,9 +150,15 @@ class Splicer:
     ) -> memoryview:
         if not kept.size:
             return memoryview(b"")
-        places = np.stack((items.starts[heads:], items.ends[heads:]))
         given = (items.text, found.top, found.places, found.row_places, found.voices, found.start, found.end, kept)
-        given += (built.taken, built.parts.of, built.parts.end, items.part_values, places)
+        given += (
+            built.taken,
+            built.parts.of,
+            built.parts.end,
+            items.part_values,
+            items.starts[heads:],
+            items.ends[heads:],
+        )
         given += (np.frombuffer(source[0], dtype=np.uint8), source[1], FIXED_TEXT, FIXED_AT)
         size = write_windows(self._windows, *given)
         if size > self._windows.size:
@@ -175,13 +182,13 @@ def _span(found: Scanned, which: int) -> bytes:
 def _build(found: Scanned, config: WindowConfig) -> _Built | None:
     segments = (found.start, found.end)
     who = (found.low, found.speakers, found.num_speakers)
-    stops, taken, with_part, events = grow_windows(
-        *segments, *who, config.max_duration, config.max_speakers, config.truncation
+    stops, taken, events, of, part_segments, has_words = grow_and_cut(
+        *segments, *who, found.places, config.max_duration, config.max_speakers, config.truncation
     )
-    parts = cut_parts(found, events, stops, with_part, config)
+    parts = cut_parts(found, events, stops, of, part_segments, has_words, config)
     if parts is None:
         return None
-    kinds, heard, seconds, whole, lost, lost_seconds = judge_windows(
+    kinds, firsts, heard, seconds, whole, lost, lost_seconds = judge_windows(
         *segments,
         found.whole,
         *who,
@@ -193,10 +200,9 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         (config.min_duration, config.max_duration),
         (LEAST_SEGMENTS, config.min_speakers, config.max_speakers),
     )
-    firsts = np.flatnonzero(kinds == WINDOW)
-    shown = seconds[firsts].tolist()
+    shown = seconds.tolist()
     if found.any_whole:
-        flags = whole[firsts].tolist()
+        flags = whole.tolist()
         shown = [
             [int(value) if is_whole else value for value, is_whole in zip(values, wholes, strict=True)]
             for values, wholes in zip(shown, flags, strict=True)
@@ -208,7 +214,7 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         parts,
         events.size,
         firsts,
-        heard[firsts].tolist(),
+        heard.tolist(),
         shown,
         lost.tolist(),
         lost_seconds.tolist(),
@@ -224,36 +230,34 @@ def _stats(found: Scanned, built: _Built) -> Row:
         "swift_path": swift,
         "audio_sample_rate": Raw(_span(found, _RATE)),
     }
-    for reason, count, seconds in zip(REASONS, built.lost, built.lost_seconds, strict=True):
-        stats[f"lost_{reason}"] = count
-        stats[f"dur_lost_{reason}"] = seconds
+    for (name, name_of_seconds), count, seconds in zip(_LOST, built.lost, built.lost_seconds, strict=True):
+        stats[name] = count
+        stats[name_of_seconds] = seconds
     return stats
 
 
 def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
-    firsts = built.firsts
-    parts = built.parts.of[firsts]
-    afters = firsts + built.taken[firsts]
-    starts = found.start[firsts]
-    if built.parts.end.size:
-        ends = np.where(parts >= 0, built.parts.end[parts], found.end[afters - 1])
-    else:
-        ends = found.end[afters - 1]
+    parts, firsts = built.parts, built.firsts
+    starts, ends, order, staying, keeping, near, overlaps, kept_overlaps = filter_windows(
+        found.start,
+        found.end,
+        firsts,
+        built.taken,
+        parts.of,
+        parts.end,
+        config.overlap_percentage / 100,
+        config.target_duration,
+    )
     times = list(zip(ends.tolist(), starts.tolist(), strict=True))
-    if found.any_whole or built.parts.texts:
-        trios = zip(firsts.tolist(), afters.tolist(), parts.tolist(), strict=True)
-        of_parts, of_segments = built.parts.ends, found.ends
+    if found.any_whole or parts.texts:
+        trios = zip(firsts.tolist(), built.taken[firsts].tolist(), parts.of[firsts].tolist(), strict=True)
         times = [
-            (of_parts[part] if part >= 0 else of_segments[after - 1], found.starts[first])
-            for first, after, part in trios
+            (parts.ends[part] if part >= 0 else found.ends[first + taken - 1], found.starts[first])
+            for first, taken, part in trios
         ]
-    order = sorted_by_times(starts, ends)
-    stays, near = stay_apart(starts, ends, order, config.overlap_percentage / 100, config.target_duration)
-    staying = order[stays[order]]
     stay = [times[i] for i in staying.tolist()]
-    kept = np.flatnonzero(stays).tolist()
+    kept = keeping.tolist()
     if near:
         kept = among(times, stay)
-        staying = order[np.isin(order, kept)]
-    overlaps = closest_overlaps(starts, ends, order)
-    return _Filtered(times, stay, kept, overlaps, closest_overlaps(starts, ends, staying))
+        kept_overlaps = closest_overlaps(starts, ends, order[np.isin(order, kept)])
+    return _Filtered(times, stay, kept, overlaps, kept_overlaps)

@@ -172,4 +172,6 @@ def _add_histograms(name: str, summaries: Sequence[Summary]) -> Histogram:
 
 def _add_metrics(metrics: Sequence[Metrics]) -> Metrics:
     names = [field.name for field in msgspec.structs.fields(Metrics)]
-    return Metrics(**{name: sum((getattr(each, name) for each in metrics[1:]), getattr(metrics[0], name)) for name in names})
+    return Metrics(
+        **{name: sum((getattr(each, name) for each in metrics[1:]), getattr(metrics[0], name)) for name in names}
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec import Struct
 
+from playhead.curate.build import add_up
 from playhead.curate.config import WindowConfig
 from playhead.curate.search import FloatArray
 from playhead.curate.summary import (
@@ -23,6 +24,10 @@ from playhead.curate.summary import (
 )
 
 _MANY = 1 << 16
+_NUMBERS = (
+    *("num_rows", "num_segments", "seconds_in", "num_low_rate", "num_without_windows", "num_windows", "num_kept"),
+    *("num_truncations", "seconds_windows", "seconds_kept", "filtered_dur", "process_entry_time", "filter_time"),
+)
 
 
 class RowFacts(Struct):
@@ -49,7 +54,7 @@ class Tally:
     """Adds rows up; `summary` at any time says what there is."""
 
     config: WindowConfig
-    numbers: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_NUMBERS, 0))
     losses: dict[str, Loss] = field(default_factory=lambda: dict.fromkeys(REASONS, Loss()))
     rejected: dict[str, int] = field(default_factory=dict)
     slowest: list[Notable] = field(default_factory=list)
@@ -59,7 +64,9 @@ class Tally:
         low, high = self.config.min_duration, self.config.max_duration
         speakers = np.arange(self.config.max_speakers + 2) - 0.5
         self._edges = {
-            "duration": np.linspace(low, high, NUM_DURATION_BINS + 1) if high > low else np.array([low - 0.5, low + 0.5]),
+            "duration": np.linspace(low, high, NUM_DURATION_BINS + 1)
+            if high > low
+            else np.array([low - 0.5, low + 0.5]),
             "speakers": speakers,
             "overlap": np.linspace(0.0, 1.0, NUM_OVERLAP_BINS + 1),
         }
@@ -68,28 +75,31 @@ class Tally:
         self._waiting: dict[str, list[float]] = {name: [] for name in names}
 
     def add(self, facts: RowFacts) -> None:
-        kept = facts.kept
-        self._add("num_rows", 1)
-        self._add("num_segments", facts.num_segments)
-        self._add("seconds_in", facts.total_dur)
-        self._add("num_low_rate", facts.low_rate)
-        self._add("num_without_windows", not facts.durations)
-        self._add("num_windows", len(facts.durations))
-        self._add("num_kept", len(kept))
-        self._add("num_truncations", facts.truncation_events)
-        self._add("seconds_windows", facts.total_dur_window)
-        self._add("seconds_kept", sum([facts.durations[i] for i in kept], 0.0))
-        self._add("filtered_dur", facts.filtered_dur)
-        self._add("process_entry_time", facts.build_seconds)
-        self._add("filter_time", facts.filter_seconds)
+        kept, durations, numbers = facts.kept, facts.durations, self.numbers
+        kept_durations = [durations[i] for i in kept]
+        numbers["num_rows"] += 1
+        numbers["num_segments"] += facts.num_segments
+        numbers["seconds_in"] += facts.total_dur
+        numbers["num_low_rate"] += facts.low_rate
+        numbers["num_without_windows"] += not durations
+        numbers["num_windows"] += len(durations)
+        numbers["num_kept"] += len(kept)
+        numbers["num_truncations"] += facts.truncation_events
+        numbers["seconds_windows"] += facts.total_dur_window
+        numbers["seconds_kept"] += add_up(kept_durations)
+        numbers["filtered_dur"] += facts.filtered_dur
+        numbers["process_entry_time"] += facts.build_seconds
+        numbers["filter_time"] += facts.filter_seconds
         for reason, (count, seconds) in facts.losses.items():
+            if not count:
+                continue
             before = self.losses[reason]
             self.losses[reason] = Loss(before.count + count, before.seconds + seconds)
         waiting = self._waiting
         waiting["windows_duration"] += facts.durations
         waiting["windows_speakers"] += facts.speakers
         waiting["windows_overlap"] += facts.overlaps.tolist()
-        waiting["kept_duration"] += [facts.durations[i] for i in kept]
+        waiting["kept_duration"] += kept_durations
         waiting["kept_speakers"] += [facts.speakers[i] for i in kept]
         waiting["kept_overlap"] += facts.kept_overlaps.tolist()
         if len(waiting["windows_duration"]) > _MANY:
@@ -109,9 +119,6 @@ class Tally:
         if len(self.largest) < NUM_SHOWN:
             return True
         return seconds > self.slowest[-1].seconds or num_bytes > self.largest[-1].bytes
-
-    def _add(self, name: str, number: float) -> None:
-        self.numbers[name] = self.numbers.get(name, 0) + number
 
     def _count(self) -> None:
         for name, values in self._waiting.items():
@@ -142,14 +149,14 @@ class Tally:
         )
 
     def _metrics(self, seconds: float) -> Metrics:
-        of = self.numbers.get
+        of = self.numbers
         return Metrics(
-            process_entry_time=of("process_entry_time", 0.0),
-            segments_processed=int(of("num_segments", 0)),
-            windows_created=int(of("num_windows", 0)),
-            filter_time=of("filter_time", 0.0),
-            input_windows=int(of("num_windows", 0)),
-            output_windows=int(of("num_kept", 0)),
-            filtered_dur=of("filtered_dur", 0.0),
+            process_entry_time=of["process_entry_time"],
+            segments_processed=int(of["num_segments"]),
+            windows_created=int(of["num_windows"]),
+            filter_time=of["filter_time"],
+            input_windows=int(of["num_windows"]),
+            output_windows=int(of["num_kept"]),
+            filtered_dur=of["filtered_dur"],
             process_time=seconds,
         )
