@@ -21,9 +21,7 @@ from playhead.curate.manifest import Source, window_lines
 from playhead.curate.overlap import filter_overlaps
 from playhead.curate.run import curate_windows
 
-WORDS = (
-    "the quarterly budget plans of this team seem viable and we agree on most markets but not on infrastructure".split()
-)
+WORDS = ("the", "budget", "plans", "of", "this", "team", "seem", "viable", "and", "we", "agree", "on", "infrastructure")
 PLAIN_ROWS = 300
 
 

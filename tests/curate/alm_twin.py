@@ -91,7 +91,7 @@ def built(row: dict[str, Any], p: dict[str, Any]) -> dict[str, Any]:
         members: list[dict[str, Any]] = []
         until = opening["end"]
         stop = first
-        for stop in range(first, len(segments)):  # noqa: B007 - where it stops is what is asked
+        for stop in range(first, len(segments)):
             candidate = segments[stop]
             if width(candidate) < p["min_bandwidth"]:
                 break

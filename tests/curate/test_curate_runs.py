@@ -6,15 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from alm_rows import conversation, write_manifest
 from curate_outputs import outputs
 
+from alm_rows import conversation, write_manifest
 from playhead.curate import WindowConfig, build_windows, filter_overlaps
 from playhead.curate.run import curate_windows
 from playhead.errors import DataError, PrepareError, RecipeError
@@ -85,15 +86,13 @@ def test_kept_windows_are_listed_with_their_source_and_an_index(tmp_path: Path, 
         assert line["text"] == " ".join(segment["text"] for segment in segments if segment["text"])
         assert " ".join(turn["text"] for turn in line["turns"] if turn["text"]) == line["text"]
         names = [turn["speaker"] for turn in line["turns"]]
-        assert all(one != other for one, other in zip(names, names[1:], strict=False))
+        assert all(one != other for one, other in pairwise(names))
         assert line["turns"][0]["start"] == line["offset"]
     assert lines[-1]["source"] == {"file": str(manifests / "c.jsonl"), "row": 3}
     assert len({line["id"] for line in lines}) == len(lines)
     offsets = np.frombuffer((tmp_path / "out" / "windows.jsonl.idx").read_bytes(), dtype="<u8")
     assert offsets[-1] == len(data)
-    assert [json.loads(data[a:b])["id"] for a, b in zip(offsets, offsets[1:], strict=False)] == [
-        line["id"] for line in lines
-    ]
+    assert [json.loads(data[a:b])["id"] for a, b in pairwise(offsets)] == [line["id"] for line in lines]
 
 
 def test_two_kept_windows_of_equal_times_have_different_ids(tmp_path: Path) -> None:

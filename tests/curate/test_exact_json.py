@@ -107,7 +107,7 @@ def test_what_python_reads_is_read_the_same(text: str) -> None:
 
 @pytest.mark.parametrize("text", [b"{", b'"\x01"', b"[1,]", b"01", b"1.", b"\xff", b"", b"{} {}", b"\xef\xbb\xbf{}"])
 def test_what_python_does_not_read_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError):  # noqa: PT011 - of two kinds, with Python's own words
         loads(text)
 
 

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from alm_rows import conversation
 
+from alm_rows import conversation
 from playhead.curate import WindowConfig, build_windows
 from playhead.curate.curated import Curator
-from playhead.curate.faults import RowFault
+from playhead.curate.faults import RowError
 from playhead.curate.run import curate_windows
 from playhead.errors import DataError
 
@@ -80,15 +81,16 @@ def test_a_bad_row_is_a_fault_with_its_field_in_the_stage_and_in_the_fast_way(
         lambda: build_windows(row, WindowConfig()),
         lambda: Curator(WindowConfig()).curate(json.dumps(row).encode()),
     ):
-        with pytest.raises(RowFault) as fault:
+        with pytest.raises(RowError) as fault:
             attempt()
         assert (fault.value.field, fault.value.reason) == (field, reason)
         assert isinstance(fault.value, DataError)
+        assert str(pickle.loads(pickle.dumps(fault.value))) == str(fault.value)  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize(("line", "field", "reason"), BAD_LINES)
 def test_a_line_that_is_no_row_is_a_fault(line: bytes, field: str, reason: str) -> None:
-    with pytest.raises(RowFault) as fault:
+    with pytest.raises(RowError) as fault:
         Curator(WindowConfig()).curate(line)
     assert (fault.value.field, fault.value.reason) == (field, reason)
 

@@ -98,5 +98,5 @@ def test_a_file_without_parameters_by_name_is_refused(tmp_path: Path, text: str)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="none.yaml: cannot be read"):
+    with pytest.raises(DataError, match=r"none\.yaml: cannot be read"):
         read_config(tmp_path / "none.yaml", {}, {})

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 from alm_rows import conversation, write_manifest
-
 from playhead import Loader, Recipe
 from playhead.curate.run import curate_windows
 from playhead.prepare import prepare
@@ -16,7 +15,8 @@ def test_a_recipe_reads_the_windows_as_they_are(tmp_path: Path) -> None:
     recipe_file = tmp_path / "recipe.yaml"
     recipe_file.write_text(
         "seed: 1\nlanes: 1\nepochs: 1\nbatching: {type: fixed, size: 4}\n"
-        f"sources: [{{name: talks, path: {tmp_path}/out/windows.jsonl, length: {{field: duration, unit: seconds}}, ids: id}}]\n"
+        f"sources:\n  - {{name: talks, path: {tmp_path}/out/windows.jsonl, ids: id,\n"
+        "     length: {field: duration, unit: seconds}}\n"
     )
     recipe = Recipe.load(recipe_file)
     report = prepare(recipe)

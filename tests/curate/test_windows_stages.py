@@ -8,9 +8,9 @@ from typing import Any
 import alm_oracle
 import alm_twin
 import pytest
-from alm_rows import conversation, parameters, rows
 from hypothesis import example, given, settings
 
+from alm_rows import conversation, parameters, rows
 from playhead.curate import WindowConfig, build_windows, filter_overlaps
 from playhead.curate.curated import Curator
 

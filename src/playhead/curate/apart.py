@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from playhead.curate.search import FloatArray
-from playhead.types import BoolArray, IntArray, kernel
+from playhead.types import IntArray, kernel
 
 _NEAR_SECONDS = 1e-5  # nearer than this in both times, two windows may be one to six decimals
 
@@ -41,6 +41,17 @@ def window_times(
 
 
 @kernel
+def _has_near(starts: FloatArray, ends: FloatArray, order: IntArray, a: int) -> bool:
+    """Whether a window of an order may round to the same times as one that comes after it."""
+    for b in range(a + 1, order.size):
+        if starts[order[b]] - starts[order[a]] > _NEAR_SECONDS:
+            return False
+        if abs(ends[order[b]] - ends[order[a]]) <= _NEAR_SECONDS:
+            return True
+    return False
+
+
+@kernel
 def stay_apart(
     starts: FloatArray, ends: FloatArray, order: IntArray, threshold: float, target: float
 ) -> tuple[IntArray, IntArray, bool]:
@@ -51,11 +62,7 @@ def stay_apart(
     for a in range(count):
         i = order[a]
         duration = ends[i] - starts[i]
-        for b in range(a + 1, count):
-            j = order[b]
-            if starts[j] - starts[i] > _NEAR_SECONDS:
-                break
-            near = near or abs(ends[j] - ends[i]) <= _NEAR_SECONDS
+        near = near or _has_near(starts, ends, order, a)
         if not stays[i]:
             continue
         for b in range(a + 1, count):
@@ -117,7 +124,7 @@ def filter_windows(
     threshold: float,
     target: float,
 ) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, bool, FloatArray, FloatArray]:
-    """The whole filter in one call: times of windows, their order, and what `stay_apart` and `closest_overlaps` tell."""
+    """The whole filter in one call: times of windows, their order, what `stay_apart` and `closest_overlaps` tell."""
     window_starts, window_ends = window_times(starts, ends, firsts, taken, part_of, part_ends)
     order = sorted_by_times(window_starts, window_ends)
     staying, kept, near = stay_apart(window_starts, window_ends, order, threshold, target)

@@ -13,7 +13,7 @@ from playhead.curate.apart import closest_overlaps, sorted_by_times
 from playhead.curate.build import build_windows, speaker_durations
 from playhead.curate.config import WindowConfig
 from playhead.curate.exact_json import dumps, loads
-from playhead.curate.faults import Row, RowFault
+from playhead.curate.faults import Row, RowError
 from playhead.curate.manifest import Source, window_lines
 from playhead.curate.overlap import Times, among, filter_overlaps, times_of
 from playhead.curate.scanned import Scanner, suits
@@ -45,7 +45,7 @@ class Curator:
         self._splicer = Splicer(config, loss_details=loss_details)
 
     def curate(self, line: bytes, file: bytes = b'""', number: int = 0) -> Curated:
-        """Raises a RowFault that says what is wrong with the line. `file`, as JSON, and row number are its source."""
+        """Raises a RowError that says what is wrong with the line. `file`, as JSON, and row number are its source."""
         if self._suits:
             done = self.quickly(line, file, number)
             if done is not None:
@@ -76,7 +76,7 @@ class Curator:
         try:
             line = dumps(found) + b"\n"
         except UnicodeEncodeError as error:
-            raise RowFault("", "text with half a surrogate pair", found=str(error)) from error
+            raise RowError("", "text with half a surrogate pair", found=str(error)) from error
         facts = _facts(row, built, found, self._config)
         facts.build_seconds, facts.filter_seconds = between - began, ended - between
         kept = [window["segments"] for window in found["filtered_windows"]]
@@ -97,9 +97,9 @@ def _read(line: bytes) -> Any:
     try:
         return loads(line)
     except UnicodeDecodeError as error:
-        raise RowFault("", "not UTF-8", found=str(error), expected="JSON in UTF-8") from error
+        raise RowError("", "not UTF-8", found=str(error), expected="JSON in UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise RowFault("", "broken JSON", found=f"{error}; it starts with {line[:40]!r}", expected="JSON") from error
+        raise RowError("", "broken JSON", found=f"{error}; it starts with {line[:40]!r}", expected="JSON") from error
 
 
 def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:

@@ -96,7 +96,8 @@ def deal(surveys: Sequence[Survey], repeat: int, rows_per_shard: int) -> Iterato
 
     Law: every shard but the last has `rows_per_shard` rows. A file without rows is a span of none.
     """
-    room, spans = rows_per_shard, []
+    spans: list[Span] = []
+    room = rows_per_shard
     for given in _repeated(surveys, repeat):
         first = 0
         while first < given.num_rows or first == 0:

@@ -15,7 +15,7 @@ import msgspec
 from playhead.curate.config import WindowConfig
 from playhead.curate.curated import Curated, Curator
 from playhead.curate.exact_json import dumps
-from playhead.curate.faults import RowFault
+from playhead.curate.faults import RowError
 from playhead.curate.inputs import Span, read_rows
 from playhead.curate.layout import Layout
 from playhead.curate.summary import Notable, Summary
@@ -74,7 +74,7 @@ class CurateJob:
             began = perf_counter()
             try:
                 done = _curated(curator, raw, path, number)
-            except RowFault as fault:
+            except RowError as fault:
                 if raw and not raw.decode("utf-8", "replace").strip():
                     continue
                 self._refuse(fault, path, line, raw, rejects)
@@ -97,7 +97,7 @@ class CurateJob:
             for number, (line, raw) in enumerate(read_rows(span), span.first_row) if span.num_rows else ():
                 yield path, number, line, raw
 
-    def _refuse(self, fault: RowFault, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
+    def _refuse(self, fault: RowError, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
         """Write the row down, or stop."""
         if self.on_error == "stop":
             raise DataError(
@@ -125,7 +125,7 @@ class _Rejects:
 
 def _curated(curator: Curator, raw: bytes, path: str, number: int) -> Curated:
     if not raw:
-        raise RowFault("", "no rows in the file", expected="a JSON object on each line")
+        raise RowError("", "no rows in the file", expected="a JSON object on each line")
     return curator.curate(raw, _as_json(path), number)
 
 

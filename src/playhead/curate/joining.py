@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from playhead.curate.exact_json import ByteArray
@@ -68,13 +70,13 @@ class LineWriter:
 
         `windows` is (firsts, taken, part_of, kinds, stops).
         """
-        given = (text, starts, ends, _FIXED_TEXT, _FIXED_AT, num_segments, first_other)
+        given: tuple[Any, ...] = (text, starts, ends, _FIXED_TEXT, _FIXED_AT, num_segments, first_other)
         given += (*windows, kept, num_events, loss_details)
         size = _write_line(self._room, *given)
         if size > self._room.size:
             self._room = np.empty(2 * size, dtype=np.uint8)
             size = _write_line(self._room, *given)
-        return memoryview(self._room)[:size]
+        return self._room.data[:size]
 
 
 @kernel
@@ -126,6 +128,63 @@ def _put_run(
 
 
 @kernel
+def _put_window(
+    out: ByteArray,
+    at: int,
+    text: ByteArray,
+    starts: IntArray,
+    ends: IntArray,
+    fixed: ByteArray,
+    fixed_at: IntArray,
+    run: tuple[int, int, int, int],
+    seconds: int,
+) -> int:
+    """A window: its run, which is (number of segments, first, taken, part), and the item of its speakers' seconds."""
+    at = put(out, at, fixed, fixed_at[2], fixed_at[3])
+    at = _put_run(out, at, text, starts, ends, run[0], run[1], run[2], run[3])
+    at = put(out, at, fixed, fixed_at[3], fixed_at[4])
+    at = put(out, at, text, starts[seconds], ends[seconds])
+    return put(out, at, fixed, fixed_at[4], fixed_at[5])
+
+
+@kernel
+def _put_records(
+    out: ByteArray,
+    at: int,
+    text: ByteArray,
+    starts: IntArray,
+    ends: IntArray,
+    fixed: ByteArray,
+    fixed_at: IntArray,
+    num_segments: int,
+    taken: IntArray,
+    part_of: IntArray,
+    kinds: IntArray,
+    stops: IntArray,
+) -> int:
+    """The records of lost windows."""
+    at = put(out, at, fixed, fixed_at[6], fixed_at[7])
+    begun = False
+    for first in range(kinds.size):
+        if kinds[first] != NO_WINDOW:
+            continue
+        if begun:
+            at = put(out, at, fixed, fixed_at[0], fixed_at[1])
+        begun = True
+        before = max(first - 1, 0)
+        at = put(out, at, fixed, fixed_at[7], fixed_at[8])
+        at = put_number(out, at, first)
+        at = put(out, at, fixed, fixed_at[8], fixed_at[9])
+        at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
+        at = put(out, at, fixed, fixed_at[9], fixed_at[10])
+        at = put(out, at, text, starts[stops[first]], ends[stops[first]])
+        at = put(out, at, fixed, fixed_at[10], fixed_at[11])
+        at = put(out, at, text, starts[before], ends[before])
+        at = put(out, at, fixed, fixed_at[4], fixed_at[5])
+    return put(out, at, fixed, fixed_at[11], fixed_at[12])
+
+
+@kernel
 def _write_line(
     out: ByteArray,
     text: ByteArray,
@@ -144,65 +203,38 @@ def _write_line(
     num_events: int,
     loss_details: bool,
 ) -> int:
-    item = first_other + _REST
-    at = put(out, 0, text, starts[item], ends[item] - 1)
-    if ends[item] - starts[item] > 2:
+    rest, stats, seconds = first_other + _REST, first_other + _STATS, first_other + NUM_OTHERS
+    at = put(out, 0, text, starts[rest], ends[rest] - 1)
+    if ends[rest] - starts[rest] > 2:
         at = put(out, at, fixed, fixed_at[0], fixed_at[1])
     at = put(out, at, fixed, fixed_at[1], fixed_at[2])
     for number in range(firsts.size):
         if number:
             at = put(out, at, fixed, fixed_at[0], fixed_at[1])
-        first = firsts[number]
-        at = put(out, at, fixed, fixed_at[2], fixed_at[3])
-        at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
-        at = put(out, at, fixed, fixed_at[3], fixed_at[4])
-        item = first_other + NUM_OTHERS + number
-        at = put(out, at, text, starts[item], ends[item])
-        at = put(out, at, fixed, fixed_at[4], fixed_at[5])
+        run = (num_segments, firsts[number], taken[firsts[number]], part_of[firsts[number]])
+        at = _put_window(out, at, text, starts, ends, fixed, fixed_at, run, seconds + number)
     at = put(out, at, fixed, fixed_at[5], fixed_at[6])
-    item = first_other + _STATS
-    at = put(out, at, text, starts[item], ends[item] - 1)
+    at = put(out, at, text, starts[stats], ends[stats] - 1)
     if loss_details:
-        at = put(out, at, fixed, fixed_at[6], fixed_at[7])
-        begun = False
-        for first in range(kinds.size):
-            if kinds[first] != NO_WINDOW:
-                continue
-            if begun:
-                at = put(out, at, fixed, fixed_at[0], fixed_at[1])
-            begun = True
-            at = put(out, at, fixed, fixed_at[7], fixed_at[8])
-            at = put_number(out, at, first)
-            at = put(out, at, fixed, fixed_at[8], fixed_at[9])
-            at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
-            at = put(out, at, fixed, fixed_at[9], fixed_at[10])
-            at = put(out, at, text, starts[stops[first]], ends[stops[first]])
-            at = put(out, at, fixed, fixed_at[10], fixed_at[11])
-            at = put(out, at, text, starts[max(first - 1, 0)], ends[max(first - 1, 0)])
-            at = put(out, at, fixed, fixed_at[4], fixed_at[5])
-        at = put(out, at, fixed, fixed_at[11], fixed_at[12])
+        at = _put_records(out, at, text, starts, ends, fixed, fixed_at, num_segments, taken, part_of, kinds, stops)
     at = put(out, at, fixed, fixed_at[12], fixed_at[13])
     at = put_number(out, at, num_events)
     if firsts.size == 0:
         at = put(out, at, fixed, fixed_at[0], fixed_at[1])
         return put(out, at, fixed, fixed_at[22], fixed_at[23])
     for i in range(4):
-        at = put(out, at, fixed, fixed_at[13 + i], fixed_at[14 + i])
         item = first_other + _TOTAL + i
+        at = put(out, at, fixed, fixed_at[13 + i], fixed_at[14 + i])
         at = put(out, at, text, starts[item], ends[item])
     at = put(out, at, fixed, fixed_at[17], fixed_at[18])
     for i in range(kept.size):
         if i:
             at = put(out, at, fixed, fixed_at[0], fixed_at[1])
         first = firsts[kept[i]]
-        at = put(out, at, fixed, fixed_at[2], fixed_at[3])
-        at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
-        at = put(out, at, fixed, fixed_at[3], fixed_at[4])
-        item = first_other + NUM_OTHERS + kept[i]
-        at = put(out, at, text, starts[item], ends[item])
-        at = put(out, at, fixed, fixed_at[4], fixed_at[5])
+        run = (num_segments, first, taken[first], part_of[first])
+        at = _put_window(out, at, text, starts, ends, fixed, fixed_at, run, seconds + kept[i])
     for i in range(3):
-        at = put(out, at, fixed, fixed_at[18 + i], fixed_at[19 + i])
         item = first_other + _STAY_TOTAL + i
+        at = put(out, at, fixed, fixed_at[18 + i], fixed_at[19 + i])
         at = put(out, at, text, starts[item], ends[item])
     return put(out, at, fixed, fixed_at[21], fixed_at[22])

@@ -31,7 +31,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class WindowLine(msgspec.Struct, frozen=True):
-    """One window. `id` is a digest of audio path, start and end; a second window of the same times in a row has `-2`."""
+    """One window. `id` is a digest of audio path, start and end; a second one of the same times in a row has `-2`."""
 
     id: str
     audio_filepath: Any

@@ -6,8 +6,9 @@ import numpy as np
 
 from playhead.curate.exact_json import ByteArray
 from playhead.curate.joining import put, put_number
-from playhead.curate.scan_row import END, FIRST_SPEAKERS, MOST_SPEAKERS, SPEAKER, START, TEXT
+from playhead.curate.scan_row import END, SPEAKER, START, TEXT
 from playhead.curate.search import FloatArray
+from playhead.curate.voices import FIRST_SPEAKERS, MOST_SPEAKERS
 from playhead.types import IntArray, kernel
 
 _FIXED = [
@@ -28,12 +29,10 @@ _FIXED = [
     ',"row":',
     "}}\n",
     "null",
-    " ",
-    ",",
 ]
 FIXED_TEXT = np.frombuffer("".join(_FIXED).encode(), dtype=np.uint8)
 FIXED_AT = np.cumsum([0, *map(len, _FIXED)]).astype(np.int64)
-_NULL, _SPACE, _COMMA = 16, 17, 18
+_NULL = 16
 _AUDIO, _RATE = 4, 2  # where `row_places` has them
 
 
@@ -43,12 +42,104 @@ def _put_fixed(out: ByteArray, at: int, fixed: ByteArray, fixed_at: IntArray, i:
 
 
 @kernel
+def _put_byte(out: ByteArray, at: int, byte: int) -> int:
+    if at < out.size:
+        out[at] = byte
+    return at + 1
+
+
+@kernel
 def _put_speaker(
     out: ByteArray, at: int, text: ByteArray, place: IntArray, fixed: ByteArray, fixed_at: IntArray
 ) -> int:
     if place[SPEAKER] < 0:
         return _put_fixed(out, at, fixed, fixed_at, _NULL)
     return put(out, at, text, place[SPEAKER], place[SPEAKER + 1])
+
+
+@kernel
+def _put_speakers(
+    out: ByteArray, at: int, text: ByteArray, places: IntArray, voices: IntArray, first: int, after: int
+) -> int:
+    """Each speaker once, in order of first speech; without a name, or with an empty one, nobody."""
+    heard = np.zeros(MOST_SPEAKERS + FIRST_SPEAKERS, dtype=np.bool_)
+    begun = False
+    for i in range(first, after):
+        if voices[i] < 2 or heard[voices[i]]:
+            continue
+        heard[voices[i]] = True
+        if begun:
+            at = _put_byte(out, at, 44)
+        begun = True
+        at = put(out, at, text, places[i, SPEAKER], places[i, SPEAKER + 1])
+    return at
+
+
+@kernel
+def _put_texts(out: ByteArray, at: int, text: ByteArray, spoken: IntArray, first: int, after: int) -> int:
+    """The texts of segments, without quotes, a space between those that have any."""
+    begun = False
+    for i in range(first, after):
+        if spoken[i, 0] < 0:
+            continue
+        if begun:
+            at = _put_byte(out, at, 32)
+        begun = True
+        at = put(out, at, text, spoken[i, 0], spoken[i, 1])
+    return at
+
+
+@kernel
+def _put_turns(
+    out: ByteArray,
+    at: int,
+    text: ByteArray,
+    places: IntArray,
+    voices: IntArray,
+    starts: FloatArray,
+    ends: FloatArray,
+    spoken: IntArray,
+    first: int,
+    after: int,
+    fixed: ByteArray,
+    fixed_at: IntArray,
+) -> int:
+    """Segments of one speaker as one turn; those without length and text are passed over."""
+    i, begun = first, False
+    while True:
+        while i < after and spoken[i, 0] < 0 and ends[i] == starts[i]:
+            i += 1
+        if i >= after:
+            return at
+        opener, last = i, i
+        i += 1
+        while i < after:
+            if spoken[i, 0] >= 0 or ends[i] != starts[i]:
+                if voices[i] != voices[opener]:
+                    break
+                if ends[i] > ends[last]:
+                    last = i
+            i += 1
+        if begun:
+            at = _put_byte(out, at, 44)
+        begun = True
+        at = _put_fixed(out, at, fixed, fixed_at, 8)
+        at = _put_speaker(out, at, text, places[opener], fixed, fixed_at)
+        at = _put_fixed(out, at, fixed, fixed_at, 9)
+        at = put(out, at, text, places[opener, START], places[opener, START + 1])
+        at = _put_fixed(out, at, fixed, fixed_at, 10)
+        at = put(out, at, text, spoken[last, 2], spoken[last, 3])
+        at = _put_fixed(out, at, fixed, fixed_at, 11)
+        at = _put_texts(out, at, text, spoken, opener, i)
+        at = _put_fixed(out, at, fixed, fixed_at, 12)
+
+
+@kernel
+def _note_spoken(text: ByteArray, low: int, high: int, spoken: IntArray) -> None:
+    """Where a text is, without its quotes; -1 if it is empty or there is none."""
+    spoken[0], spoken[1] = -1, -1
+    if low >= 0 and text[low] == 34 and high - low > 2:
+        spoken[0], spoken[1] = low + 1, high - 1
 
 
 @kernel
@@ -78,11 +169,20 @@ def write_windows(
     Heads are where in `text` the ids are, then the durations; `part_values` where a part's text and end are.
     """
     at = 0
-    heard = np.full(MOST_SPEAKERS + FIRST_SPEAKERS, -1, dtype=np.int64)
+    spoken = np.empty((places.shape[0], 4), dtype=np.int64)
+    own_ends = ends.copy()
+    for i in range(places.shape[0]):
+        _note_spoken(text, places[i, TEXT], places[i, TEXT + 1], spoken[i])
+        spoken[i, 2], spoken[i, 3] = places[i, END], places[i, END + 1]
     for number in range(kept.size):
         first = kept[number]
         part = part_of[first]
         after = first + taken[first] + (part >= 0)
+        last = after - 1
+        if part >= 0:
+            _note_spoken(text, part_values[part, 0], part_values[part, 1], spoken[last])
+            spoken[last, 2], spoken[last, 3] = part_values[part, 2], part_values[part, 3]
+            own_ends[last] = part_ends[part]
         at = _put_fixed(out, at, fixed, fixed_at, 0)
         at = put(out, at, text, head_starts[number], head_ends[number])
         at = _put_fixed(out, at, fixed, fixed_at, 1)
@@ -97,77 +197,18 @@ def write_windows(
         at = _put_fixed(out, at, fixed, fixed_at, 4)
         at = put(out, at, top, row_places[_RATE], row_places[_RATE + 1])
         at = _put_fixed(out, at, fixed, fixed_at, 5)
-        begun = False
-        for i in range(first, after):
-            if voices[i] < 2 or heard[voices[i]] == number:
-                continue
-            heard[voices[i]] = number
-            if begun:
-                at = _put_fixed(out, at, fixed, fixed_at, _COMMA)
-            begun = True
-            at = put(out, at, text, places[i, SPEAKER], places[i, SPEAKER + 1])
+        at = _put_speakers(out, at, text, places, voices, first, after)
         at = _put_fixed(out, at, fixed, fixed_at, 6)
-        begun = False
-        for i in range(first, after):
-            low, high = places[i, TEXT], places[i, TEXT + 1]
-            if i == after - 1 and part >= 0:
-                low, high = part_values[part, 0], part_values[part, 1]
-            if low < 0 or text[low] != 34 or high - low == 2:
-                continue
-            if begun:
-                at = _put_fixed(out, at, fixed, fixed_at, _SPACE)
-            begun = True
-            at = put(out, at, text, low + 1, high - 1)
+        at = _put_texts(out, at, text, spoken, first, after)
         at = _put_fixed(out, at, fixed, fixed_at, 7)
-        i, begun = first, False
-        while i < after:
-            # A turn: from `i` on, segments of one speaker; those that are nothing are passed over.
-            voice, opener = -1, -1
-            end, end_low, end_high, spoken = 0.0, 0, 0, False
-            while i < after:
-                low, high = places[i, TEXT], places[i, TEXT + 1]
-                own_end, own_low, own_high = ends[i], places[i, END], places[i, END + 1]
-                if i == after - 1 and part >= 0:
-                    low, high = part_values[part, 0], part_values[part, 1]
-                    own_end, own_low, own_high = part_ends[part], part_values[part, 2], part_values[part, 3]
-                silent = low < 0 or text[low] != 34 or high - low == 2
-                if silent and own_end == starts[i]:
-                    i += 1
-                    continue
-                if opener < 0:
-                    opener, voice = i, voices[i]
-                    end, end_low, end_high = own_end, own_low, own_high
-                    if begun:
-                        at = _put_fixed(out, at, fixed, fixed_at, _COMMA)
-                    begun = True
-                    at = _put_fixed(out, at, fixed, fixed_at, 8)
-                    at = _put_speaker(out, at, text, places[i], fixed, fixed_at)
-                    at = _put_fixed(out, at, fixed, fixed_at, 9)
-                    at = put(out, at, text, places[i, START], places[i, START + 1])
-                elif voices[i] != voice:
-                    break
-                elif own_end > end:
-                    end, end_low, end_high = own_end, own_low, own_high
-                i += 1
-            if opener < 0:
-                break
-            at = _put_fixed(out, at, fixed, fixed_at, 10)
-            at = put(out, at, text, end_low, end_high)
-            at = _put_fixed(out, at, fixed, fixed_at, 11)
-            for j in range(opener, i):
-                low, high = places[j, TEXT], places[j, TEXT + 1]
-                if j == after - 1 and part >= 0:
-                    low, high = part_values[part, 0], part_values[part, 1]
-                if low < 0 or text[low] != 34 or high - low == 2:
-                    continue
-                if spoken:
-                    at = _put_fixed(out, at, fixed, fixed_at, _SPACE)
-                spoken = True
-                at = put(out, at, text, low + 1, high - 1)
-            at = _put_fixed(out, at, fixed, fixed_at, 12)
+        at = _put_turns(out, at, text, places, voices, starts, own_ends, spoken, first, after, fixed, fixed_at)
         at = _put_fixed(out, at, fixed, fixed_at, 13)
         at = put(out, at, source, 0, source.size)
         at = _put_fixed(out, at, fixed, fixed_at, 14)
         at = put_number(out, at, row)
         at = _put_fixed(out, at, fixed, fixed_at, 15)
+        if part >= 0:
+            _note_spoken(text, places[last, TEXT], places[last, TEXT + 1], spoken[last])
+            spoken[last, 2], spoken[last, 3] = places[last, END], places[last, END + 1]
+            own_ends[last] = ends[last]
     return at

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.exact_json import ByteArray, dumps
-from playhead.curate.scan_row import ITEM, START, TEXT, WORDS
 from playhead.curate.scan_row import END as END_PLACE
+from playhead.curate.scan_row import ITEM, START, TEXT, WORDS
 from playhead.curate.scanned import LARGEST, Scanned
 from playhead.curate.search import FloatArray, count_words, grow_windows
 from playhead.types import BoolArray, IntArray, kernel
@@ -97,7 +97,7 @@ def _words(found: Scanned, i: int) -> list[Any] | None:
     except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
         return None
     good = type(words) is list and _TEXTS.issuperset(texts) and _NUMBERS.issuperset(map(type, ends))
-    return words if good and all([-LARGEST < end < LARGEST for end in ends]) else None
+    return words if good and all(-LARGEST < end < LARGEST for end in ends) else None
 
 
 def _kept_words(words: dict[int, Any], at: list[int], limits: FloatArray) -> list[int] | None:
@@ -166,9 +166,7 @@ def write_parts(
         both = [*parts.texts, *parts.end_texts]
         texts = np.frombuffer(b"".join(both), dtype=np.uint8)
         bounds = np.cumsum([0, *map(len, both)]).astype(np.int64)
-    return int(
-        _write_parts(room, at, found.places, parts.segments, texts, bounds, _NO_TEXT, _TEXT_KEY, starts, ends, values)
-    )
+    return int(_write_parts(room, at, found.places, parts.segments, texts, bounds, _TEXT_KEY, starts, ends, values))
 
 
 @kernel
@@ -187,7 +185,6 @@ def _write_parts(
     segments: IntArray,
     texts: ByteArray,
     bounds: IntArray,
-    no_text: ByteArray,
     text_key: ByteArray,
     starts: IntArray,
     ends: IntArray,
@@ -198,6 +195,7 @@ def _write_parts(
     given = bounds.size > 1
     for k in range(count):
         place = places[segments[k]]
+        text_low, text_high = (bounds[k], bounds[k + 1]) if given else (0, 2)
         starts[k] = at
         done = place[ITEM]
         end_first = place[END_PLACE] < place[TEXT]
@@ -215,10 +213,7 @@ def _write_parts(
             elif place[TEXT] >= 0:
                 at = _copy(room, at, room, done, place[TEXT])
                 values[k, 0] = at
-                if given:
-                    at = _copy(room, at, texts, bounds[k], bounds[k + 1])
-                else:
-                    at = _copy(room, at, no_text, 0, 2)
+                at = _copy(room, at, texts, text_low, text_high)
                 values[k, 1] = at
                 done = place[TEXT + 1]
         if place[TEXT] >= 0:
@@ -227,10 +222,7 @@ def _write_parts(
             at = _copy(room, at, room, done, place[ITEM + 1] - 1)
             at = _copy(room, at, text_key, 0, text_key.size)
             values[k, 0] = at
-            if given:
-                at = _copy(room, at, texts, bounds[k], bounds[k + 1])
-            else:
-                at = _copy(room, at, no_text, 0, 2)
+            at = _copy(room, at, texts, text_low, text_high)
             values[k, 1] = at
             room[at] = 125
             at += 1

@@ -124,10 +124,10 @@ def copy_word(src: ByteArray, i: int, out: ByteArray, at: int) -> tuple[int, int
 def same_bytes(one: ByteArray, low: int, high: int, other: ByteArray, low2: int, high2: int) -> bool:
     if high - low != high2 - low2:
         return False
-    for i in range(high - low):
-        if one[low + i] != other[low2 + i]:
-            return False
-    return True
+    i = 0
+    while i < high - low and one[low + i] == other[low2 + i]:
+        i += 1
+    return i == high - low
 
 
 @kernel

@@ -14,11 +14,11 @@ from playhead.curate.scan_row import (
     ROW_FIELDS,
     SEGMENT_FIELDS,
     START,
-    number_speakers,
     scan_row,
 )
 from playhead.curate.scan_values import MOST_DEPTH, MOST_KEYS
 from playhead.curate.search import FloatArray
+from playhead.curate.voices import number_speakers
 from playhead.types import BoolArray, IntArray, kernel
 
 LARGEST = float(1 << 40)  # sums of whole numbers up to it are exact in a float

@@ -87,6 +87,23 @@ def count_words(limits: FloatArray, word_ends: FloatArray, bounds: IntArray, whi
 
 
 @kernel
+def _lose(reason: int, seconds: float, lost: IntArray, lost_seconds: FloatArray) -> None:
+    lost[reason] += 1
+    lost_seconds[reason] += seconds
+
+
+@kernel
+def _sort_by_seconds(order: IntArray, count: int, total: FloatArray) -> None:
+    """Speakers with the most seconds first; with equal seconds, in order of first speech."""
+    for i in range(1, count):
+        speaker, j = order[i], i
+        while j > 0 and total[order[j - 1]] < total[speaker]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = speaker
+
+
+@kernel
 def judge_windows(
     starts: FloatArray,
     ends: FloatArray,
@@ -119,8 +136,7 @@ def judge_windows(
         own = ends[first] - starts[first]
         if low[first]:
             kinds[first] = LOW_BANDWIDTH
-            lost[_BW] += 1
-            lost_seconds[_BW] += own
+            _lose(_BW, own, lost, lost_seconds)
             continue
         part = part_of[first]
         after = first + taken[first]
@@ -132,17 +148,12 @@ def judge_windows(
         size = taken[first] + (part >= 0)
         if not durations[0] <= end - starts[first] <= durations[1] or size < bounds[0]:
             kinds[first] = NO_WINDOW
-            lost[_WIN] += 1
-            lost_seconds[_WIN] += own
+            _lose(_WIN, own, lost, lost_seconds)
             stop = stops[first]
-            reason = _WIN
             if speakers[stop] in (MISSING_ID, NO_SPEAKER_ID):
-                reason = _NO_SPKR
+                _lose(_NO_SPKR, own, lost, lost_seconds)
             elif low[stop]:
-                reason = _NEXT_BW
-            if reason != _WIN:
-                lost[reason] += 1
-                lost_seconds[reason] += own
+                _lose(_NEXT_BW, own, lost, lost_seconds)
             continue
         heard = 0
         for at in range(first, first + size):
@@ -162,17 +173,10 @@ def judge_windows(
                 total_whole[speaker] &= part_whole[part]
         if not bounds[1] <= heard <= bounds[2]:
             kinds[first] = OTHER_SPEAKERS
-            lost[_SPK] += 1
-            lost_seconds[_SPK] += own
+            _lose(_SPK, own, lost, lost_seconds)
             continue
         kinds[first] = WINDOW
-        for i in range(1, heard):  # equal seconds stay in order of first speech
-            speaker = order[i]
-            j = i
-            while j > 0 and total[order[j - 1]] < total[speaker]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = speaker
+        _sort_by_seconds(order, heard, total)
         for i in range(min(5, heard)):
             seconds[num_windows, i] = total[order[i]]
             seconds_whole[num_windows, i] = total_whole[order[i]]

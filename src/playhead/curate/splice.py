@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from msgspec import Raw, Struct
@@ -150,7 +151,16 @@ class Splicer:
     ) -> memoryview:
         if not kept.size:
             return memoryview(b"")
-        given = (items.text, found.top, found.places, found.row_places, found.voices, found.start, found.end, kept)
+        given: tuple[Any, ...] = (
+            items.text,
+            found.top,
+            found.places,
+            found.row_places,
+            found.voices,
+            found.start,
+            found.end,
+            kept,
+        )
         given += (
             built.taken,
             built.parts.of,
@@ -164,7 +174,7 @@ class Splicer:
         if size > self._windows.size:
             self._windows = np.empty(2 * size, dtype=np.uint8)
             size = write_windows(self._windows, *given)
-        return memoryview(self._windows)[:size]
+        return self._windows.data[:size]
 
 
 class _Items(Struct, frozen=True):
@@ -180,18 +190,27 @@ def _span(found: Scanned, which: int) -> bytes:
 
 
 def _build(found: Scanned, config: WindowConfig) -> _Built | None:
-    segments = (found.start, found.end)
-    who = (found.low, found.speakers, found.num_speakers)
     stops, taken, events, of, part_segments, has_words = grow_and_cut(
-        *segments, *who, found.places, config.max_duration, config.max_speakers, config.truncation
+        found.start,
+        found.end,
+        found.low,
+        found.speakers,
+        found.num_speakers,
+        found.places,
+        config.max_duration,
+        config.max_speakers,
+        config.truncation,
     )
     parts = cut_parts(found, events, stops, of, part_segments, has_words, config)
     if parts is None:
         return None
     kinds, firsts, heard, seconds, whole, lost, lost_seconds = judge_windows(
-        *segments,
+        found.start,
+        found.end,
         found.whole,
-        *who,
+        found.low,
+        found.speakers,
+        found.num_speakers,
         stops,
         taken,
         parts.of,
