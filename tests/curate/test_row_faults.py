@@ -133,6 +133,18 @@ def test_bad_rows_are_written_down_and_counted_and_the_others_are_done(tmp_path:
     assert done.count(b"\n") == 3
 
 
+@pytest.mark.parametrize("rows_per_shard", [1, 2, 3])
+def test_empty_files_are_written_down_wherever_they_are(tmp_path: Path, rows_per_shard: int) -> None:
+    for number in range(6):
+        text = "" if number in (0, 3, 5) else json.dumps(conversation(number)) + "\n"
+        (tmp_path / f"{number}.jsonl").write_text(text)
+    given = [str(tmp_path / "*.jsonl")]
+    summary = curate_windows(given, tmp_path / "out", on_error="reject", rows_per_shard=rows_per_shard).summary
+    assert (summary.num_rows, summary.num_shards) == (3, -(-3 // rows_per_shard))
+    rejected = (tmp_path / "out" / "rejected.jsonl").read_text().splitlines()
+    assert [Path(json.loads(entry)["file"]).stem for entry in rejected] == ["0", "3", "5"]
+
+
 def test_an_empty_file_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n  \n")
     with pytest.raises(DataError, match=r"empty\.jsonl, line 1: no rows in the file"):

@@ -34,6 +34,13 @@ def line_of(row: dict[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
+def moved(row: dict[str, Any], by: float) -> dict[str, Any]:
+    """The recording with another start of time."""
+    for segment in row["segments"]:
+        segment["start"], segment["end"] = segment["start"] + by, segment["end"] + by
+    return row
+
+
 def plain(row: dict[str, Any], config: WindowConfig) -> dict[str, Any]:
     return filter_overlaps(build_windows(row, config), config)
 
@@ -71,6 +78,11 @@ def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: di
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(3, words=True), {**DEFAULTS, "drop_fields": "", "overlap_percentage": 0})
 @example({"audio_sample_rate": 16000, "segments": []}, DEFAULTS)
+@example(moved(conversation(6), 2**53), DEFAULTS)
+@example(moved(conversation(6), 10**30), DEFAULTS)
+@example(moved(conversation(6), 1e15), DEFAULTS)
+@example(moved(conversation(6), 1e-9), DEFAULTS)
+@example({**conversation(7), "note": [1e-05, 1e16, 12345678901234567890, -0.0, float("nan"), "\x01\x7f"]}, DEFAULTS)
 def test_the_fast_way_writes_the_bytes_of_the_plain_one(row: dict[str, Any], given_parameters: dict[str, Any]) -> None:
     config = WindowConfig(**given_parameters)
     for details in (True, False):

@@ -94,14 +94,15 @@ def survey(given: Input) -> Survey:
 def deal(surveys: Sequence[Survey], repeat: int, rows_per_shard: int) -> Iterator[tuple[Span, ...]]:
     """The spans of each shard: all rows in order, the whole input again for every repetition.
 
-    Law: every shard but the last has `rows_per_shard` rows. A file without rows is a span of none.
+    Law: every shard but the last has `rows_per_shard` rows. A file without rows is a span of none, and no shard of
+    its own unless there are no rows at all.
     """
     spans: list[Span] = []
     room = rows_per_shard
     for given in _repeated(surveys, repeat):
         first = 0
         while first < given.num_rows or first == 0:
-            if room == 0:
+            if room == 0 and given.num_rows:
                 yield tuple(spans)
                 room, spans = rows_per_shard, []
             count = min(room, given.num_rows - first)
