@@ -18,12 +18,15 @@ from playhead.curate.exact_json import dumps
 from playhead.curate.faults import RowError
 from playhead.curate.inputs import Span, read_rows
 from playhead.curate.layout import Layout
+from playhead.curate.steady import start_writing, without_collecting
 from playhead.curate.summary import Notable, Summary
 from playhead.curate.tally import Tally
 from playhead.errors import DataError
 from playhead.store import replacing
 
 OnError = Literal["stop", "reject"]
+
+_START_WRITING_BYTES = 1 << 23
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -56,7 +59,7 @@ class CurateJob:
         """The mark that the shard is done is written last."""
         began = perf_counter()
         layout = Layout(self.out)
-        with ExitStack() as files:
+        with ExitStack() as files, without_collecting():
             rows = files.enter_context(replacing(layout.shard(self.number)))
             windows = files.enter_context(replacing(layout.windows_part(self.number)))
             tally, bytes_in = self._write(rows, windows, _Rejects(layout.rejected_part(self.number), files))
@@ -68,7 +71,7 @@ class CurateJob:
 
     def _write(self, rows: BinaryIO, windows: BinaryIO, rejects: _Rejects) -> tuple[Tally, int]:
         curator = _curator(self.config, self.loss_details)
-        tally, bytes_in = Tally(self.config), 0
+        tally, bytes_in, waiting = Tally(self.config), 0, 0
         for path, number, line, raw in self._rows():
             bytes_in += len(raw)
             began = perf_counter()
@@ -81,6 +84,10 @@ class CurateJob:
                 tally.reject(fault.reason)
                 continue
             rows.write(done.line)
+            waiting += len(done.line)
+            if waiting >= _START_WRITING_BYTES:
+                start_writing(rows, waiting)
+                waiting = 0
             windows.write(done.windows)
             tally.add(done.facts)
             seconds, size = perf_counter() - began, len(done.line)

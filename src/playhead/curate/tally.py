@@ -123,7 +123,8 @@ class Tally:
     def _count(self) -> None:
         for name, values in self._waiting.items():
             edges = self._edges[name.split("_")[1]]
-            self._counts[name] += np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
+            bins = np.clip(np.searchsorted(edges, np.array(values), side="right") - 1, 0, edges.size - 2)
+            self._counts[name] += np.bincount(bins, minlength=edges.size - 1)
             values.clear()
 
     def summary(self, bytes_in: int, bytes_out: int, seconds: float) -> Summary:
