@@ -45,4 +45,5 @@ $(CORE): pyproject.toml | $(VENV)/pyvenv.cfg
 $(TEST): pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "Installing Playhead and its test tools into $(VENV) ..."
 	@$(PIP) install -e '.[test]'
+	@$(PIP) install --no-deps nemo-curator==1.4.0  # two of its files are an oracle; its dependencies are heavy
 	@touch $(CORE) $@

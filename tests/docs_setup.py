@@ -96,3 +96,13 @@ def make_recordings() -> None:
 
     samples = np.random.default_rng(0).integers(-900, 900, 60 * 8000, dtype=np.int16)
     soundfile.write("talk.wav", samples, 8000)
+
+
+def make_meetings() -> None:
+    """Diarised meetings in two files of a folder, and a bad row in a third file."""
+    from alm_rows import conversation, write_manifest
+
+    write_manifest(Path("meetings/monday.jsonl"), [conversation(i, 60, words=True) for i in range(4)])
+    write_manifest(Path("meetings/tuesday.jsonl"), [conversation(i, 60) for i in range(4, 8)])
+    rows = [conversation(8), {**conversation(9), "segments": [{"start": 3.0, "speaker": "a"}]}]
+    write_manifest(Path("friday.jsonl"), rows)

@@ -1,4 +1,10 @@
 """Comes in: manifests of recordings with their segments. Goes out: manifests of training windows, and their audio.
 
-Offline, before a recipe reads them.
+Resumable after a kill, the same bytes whatever the number of workers.
 """
+
+from playhead.curate.build import build_windows
+from playhead.curate.config import WindowConfig
+from playhead.curate.overlap import filter_overlaps
+
+__all__ = ["WindowConfig", "build_windows", "filter_overlaps"]

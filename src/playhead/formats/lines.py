@@ -68,10 +68,13 @@ def _find_rows(data: ByteArray, starts: IntArray, ends: IntArray) -> tuple[int, 
     return num_rows, num_lines, regular
 
 
-def read_lines(file: File, means: Means) -> Iterator[Lines]:
-    """The file as runs of whole lines. Law: the runs' bytes, end to end, are the file after its byte order mark."""
-    base = len(BOM) if file.read(0, len(BOM)) == BOM else 0
-    line = 1
+def read_lines(file: File, means: Means, base: int = 0, line: int = 1) -> Iterator[Lines]:
+    """The file as runs of whole lines, from the byte at which a line starts.
+
+    Law: the runs' bytes, end to end, are the file from there on, a byte order mark left out.
+    """
+    if base == 0 and file.read(0, len(BOM)) == BOM:
+        base = len(BOM)
     want = means.chunk_bytes
     find = _Finder()
     while base < file.size:

@@ -1,4 +1,4 @@
-"""One `prepare` at a time for each index. The system releases the lock of a killed process by itself."""
+"""One command at a time for each place it writes. The system releases the lock of a killed process by itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from playhead.store import writing_to
 
 
 @contextmanager
-def only_one(directory: Path) -> Iterator[None]:
-    """Hold the lock of an index, or say who does."""
+def only_one(
+    directory: Path, doing: str = "prepared", expected: str = "one `playhead prepare` at a time for each source"
+) -> Iterator[None]:
+    """Hold the lock of an index or another directory, or say who does."""
     path = directory.with_name(f"{directory.name}.lock")
     with writing_to(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -26,8 +28,8 @@ def only_one(directory: Path) -> Iterator[None]:
         except BlockingIOError as error:
             holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
             raise PrepareError(
-                f"{directory}: is being prepared by {holder}",
-                expected="one `playhead prepare` at a time for each source",
+                f"{directory}: is being {doing} by {holder}",
+                expected=expected,
                 fix="wait until it is done; what it finishes need not be done again",
             ) from error
         with writing_to(path):

@@ -81,6 +81,6 @@ def _matches(pattern: str) -> list[str]:
         raise DataError(
             f"{pattern}: no file matches this pattern",
             expected="at least one file",
-            fix="correct the path in the recipe, or restore the files",
+            fix="correct the path, or restore the files",
         )
     return found

@@ -69,7 +69,7 @@ def match_local(pattern: str) -> list[str]:
     """The files that a pattern names, by name; one without a wildcard names itself, and must be there."""
     if not glob.has_magic(pattern) or os.path.lexists(pattern):
         if not Path(pattern).exists():
-            raise DataError(f"{pattern}: no such file", fix="correct the path in the recipe, or restore the file")
+            raise DataError(f"{pattern}: no such file", fix="correct the path, or restore the file")
         return [pattern]
     matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
     return sorted(path for path in matches if not Path(path).is_dir())
@@ -77,7 +77,7 @@ def match_local(pattern: str) -> list[str]:
 
 def unreadable(path: str, error: OSError) -> DataError:
     if isinstance(error, FileNotFoundError):
-        return DataError(f"{path}: no such file", fix="correct the path in the recipe, or restore the file")
+        return DataError(f"{path}: no such file", fix="correct the path, or restore the file")
     return DataError(
         f"{path}: cannot be read",
         found=error.strerror or str(error),

@@ -1,0 +1,178 @@
+"""A diarised recording -> every window of about the target duration that a segment can begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.curate.config import WindowConfig
+from playhead.curate.faults import Row, check_row, check_words
+
+NO_SPEAKER = "no-speaker"
+LEAST_SEGMENTS = 2
+SHOWN_SPEAKERS = 5
+
+
+def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) -> Row:
+    """The row with its `windows`, `stats` and `truncation_events`.
+
+    Law: equal to the row that NeMo Curator's ALM builder makes, in values, kinds of numbers and order of keys; without
+    `loss_details` equal but for `lost_win_full_data`. A row that it could not treat raises a DataError.
+    """
+    check_row(row)
+    segments = row.get("segments", [])
+    stats = _fresh_stats(row, segments)
+    if row.get("audio_sample_rate", 0) < config.min_sample_rate:
+        stats.update(lost_sr=len(segments), dur_lost_sr=stats["total_dur"])
+        windows: list[Row] = []
+        events = 0
+        others = {"audio_filepath": row.get("audio_filepath")}
+    else:
+        windows, events = _all_windows(segments, config, stats)
+        others = {key: value for key, value in row.items() if key not in config.dropped_top_level}
+    if not loss_details:
+        del stats["lost_win_full_data"]
+    return {**others, "windows": windows, "stats": stats, "truncation_events": events}
+
+
+def _fresh_stats(row: Row, segments: list[Row]) -> Row:
+    stats: Row = {
+        "total_segments": len(segments),
+        "total_dur": add_up(segment["end"] - segment["start"] for segment in segments),
+        "swift_path": row.get("swift_audio_filepath", ""),
+        "audio_sample_rate": row.get("audio_sample_rate", 0),
+    }
+    for reason in ("bw", "sr", "spk", "win", "no_spkr", "next_seg_bm"):
+        stats[f"lost_{reason}"] = 0
+        stats[f"dur_lost_{reason}"] = 0.0
+    stats["lost_win_full_data"] = []
+    return stats
+
+
+def add_up(numbers: Iterable[float]) -> float:
+    """Plain additions from left to right, from the integer 0: Python 3.12's `sum` gives other last digits."""
+    total: float = 0
+    for number in numbers:
+        total = total + number
+    return total
+
+
+def _all_windows(segments: list[Row], config: WindowConfig, stats: Row) -> tuple[list[Row], int]:
+    windows: list[Row] = []
+    events = 0
+    for first, segment in enumerate(segments):
+        if bandwidth(segment) < config.min_bandwidth:
+            _lose(stats, "bw", segment)
+            continue
+        grown = _grow(segments, first, config)
+        events += grown.truncated
+        if not _is_window(grown, segment["start"], config):
+            _lose(stats, "win", segment)
+            _blame_next(stats, segments[grown.stop], segment, config)
+            stats["lost_win_full_data"].append(_record(segments, first, grown, config))
+            continue
+        durations = speaker_durations(grown.segments)
+        if not config.min_speakers <= len(durations) <= config.max_speakers or NO_SPEAKER in durations:
+            _lose(stats, "spk", segment)
+            continue
+        longest = sorted(durations.values(), reverse=True)[:SHOWN_SPEAKERS]
+        shown = longest + [0.0] * (SHOWN_SPEAKERS - len(longest))
+        windows.append({"segments": grown.segments, "speaker_durations": shown})
+    return windows, events
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """Segments taken from one on, without dropped fields; the segment at which it stopped, or the last."""
+
+    segments: list[Row]
+    end: float
+    stop: int
+    truncated: bool
+
+
+def _grow(segments: list[Row], first: int, config: WindowConfig) -> _Grown:
+    taken: list[Row] = []
+    start, end = segments[first]["start"], segments[first]["end"]
+    limit = start + config.max_duration
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        if bandwidth(segment) < config.min_bandwidth:
+            return _Grown(taken, end, at, False)
+        if segment["end"] - start > config.max_duration:
+            if not config.truncation or segment["start"] >= limit:
+                return _Grown(taken, end, at, False)
+            part = cut_segment(segment, limit, f"segments[{at}]")
+            if _fits(taken, part, config):
+                taken.append(strip(part, config))
+                end = part["end"]
+            return _Grown(taken, end, at, True)
+        if not _fits(taken, segment, config):
+            return _Grown(taken, end, at, False)
+        taken.append(strip(segment, config))
+        end = segment["end"]
+    return _Grown(taken, end, len(segments) - 1, False)
+
+
+def _fits(taken: list[Row], segment: Row, config: WindowConfig) -> bool:
+    durations = speaker_durations([*taken, segment])
+    return len(durations) <= config.max_speakers and NO_SPEAKER not in durations
+
+
+def cut_segment(segment: Row, limit: float, place: str) -> Row:
+    """A segment with the words that end by the limit: it ends with the last of them, or where it starts if none do."""
+    words = [dict(word) for word in check_words(segment, place) if word["end"] <= limit]
+    part = dict(segment)
+    part["words"] = words
+    part["text"] = " ".join(word["word"] for word in words if word.get("word"))
+    part["end"] = words[-1]["end"] if words else segment["start"]
+    return part
+
+
+def _is_window(grown: _Grown, start: float, config: WindowConfig) -> bool:
+    if not config.min_duration <= grown.end - start <= config.max_duration:
+        return False
+    enough = all(bandwidth(segment) >= config.min_bandwidth for segment in grown.segments)
+    return len(grown.segments) >= LEAST_SEGMENTS and enough
+
+
+def _lose(stats: Row, reason: str, segment: Row) -> None:
+    stats[f"lost_{reason}"] += 1
+    stats[f"dur_lost_{reason}"] += segment["end"] - segment["start"]
+
+
+def _blame_next(stats: Row, next_segment: Row, segment: Row, config: WindowConfig) -> None:
+    """Only a missing `speaker` counts as none here; an empty one does not."""
+    if next_segment.get("speaker", NO_SPEAKER) == NO_SPEAKER:
+        _lose(stats, "no_spkr", segment)
+    elif bandwidth(next_segment) < config.min_bandwidth:
+        _lose(stats, "next_seg_bm", segment)
+
+
+def _record(segments: list[Row], first: int, grown: _Grown, config: WindowConfig) -> Row:
+    return {
+        "index": first,
+        "window_segs": grown.segments,
+        "next_seg": strip(segments[grown.stop], config),
+        "prev_seg": strip(segments[max(first - 1, 0)], config),
+    }
+
+
+def strip(segment: Row, config: WindowConfig) -> Row:
+    return {key: value for key, value in segment.items() if key not in config.dropped}
+
+
+def bandwidth(segment: Row) -> float:
+    found: float = segment.get("metrics", {}).get("bandwidth", 0)
+    return found
+
+
+def speaker_durations(segments: list[Row]) -> dict[Any, float]:
+    """Seconds by speaker, in order of first speech; without a speaker, or with an empty one, seconds are nobody's."""
+    durations: dict[Any, float] = {}
+    for segment in segments:
+        speaker = segment.get("speaker")
+        if speaker:
+            durations[speaker] = durations.get(speaker, 0) + (segment["end"] - segment["start"])
+    return durations

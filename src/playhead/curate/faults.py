@@ -1,0 +1,99 @@
+"""What can be wrong with a row: said with the field it is in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from playhead.errors import DataError
+from playhead.recipe.words import describe
+
+Row = dict[str, Any]
+
+_LARGEST = 10**300
+
+
+class RowError(DataError):
+    """A row that cannot be cut into windows. `field` says where in the row, `reason` is one of a few phrases."""
+
+    def __init__(self, field: str, reason: str, *, found: str | None = None, expected: str | None = None) -> None:
+        self.field = field
+        self.reason = reason
+        super().__init__(f"{field}: {reason}" if field else reason, found=found, expected=expected)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.field, self.reason, self.found, self.expected)
+
+
+def _rebuild(field: str, reason: str, found: str | None, expected: str | None) -> RowError:
+    return RowError(field, reason, found=found, expected=expected)
+
+
+def check_row(row: Any) -> None:
+    """Raise the first fault of a row. Words are looked at only where a segment is cut, by `word_ends`."""
+    if not isinstance(row, dict):
+        raise RowError("", "not an object", found=describe(row), expected="one JSON object a line")
+    segments = row.get("segments", [])
+    if not isinstance(segments, list):
+        raise RowError("segments", "not a list", found=describe(segments), expected="a list of segments")
+    _number(row.get("audio_sample_rate", 0), "audio_sample_rate")
+    before: float = -math.inf
+    for i, segment in enumerate(segments):
+        _check_segment(segment, f"segments[{i}]")
+        if segment["start"] < before:
+            raise RowError(
+                f"segments[{i}].start",
+                "segments are not sorted by start",
+                found=f"{segment['start']} after {before}",
+                expected="segments in order of their starts",
+            )
+        before = segment["start"]
+
+
+def _check_segment(segment: Any, place: str) -> None:
+    if not isinstance(segment, dict):
+        raise RowError(place, "not an object", found=describe(segment), expected="a segment: `start`, `end`, ...")
+    for name in ("start", "end"):
+        if name not in segment:
+            raise RowError(f"{place}.{name}", "missing", expected="a number of seconds")
+        _number(segment[name], f"{place}.{name}")
+    if segment["end"] < segment["start"]:
+        found = f"from {segment['start']} to {segment['end']}"
+        raise RowError(f"{place}.end", "the end is before the start", found=found)
+    speaker = segment.get("speaker")
+    if speaker is not None and (not isinstance(speaker, (str, int, float)) or isinstance(speaker, bool)):
+        raise RowError(f"{place}.speaker", "not a name", found=describe(speaker), expected="text, or nothing")
+    metrics = segment.get("metrics", {})
+    if not isinstance(metrics, dict):
+        raise RowError(f"{place}.metrics", "not an object", found=describe(metrics), expected="`bandwidth`, or nothing")
+    _number(metrics.get("bandwidth", 0), f"{place}.metrics.bandwidth")
+    text = segment.get("text")
+    if text is not None and not isinstance(text, str):
+        raise RowError(f"{place}.text", "not text", found=describe(text), expected="text, or nothing")
+
+
+def check_words(segment: Row, place: str) -> list[Row]:
+    """The words of a segment that is to be cut."""
+    words = segment.get("words", [])
+    if not isinstance(words, list):
+        raise RowError(f"{place}.words", "not a list", found=describe(words), expected="a list of words")
+    for i, word in enumerate(words):
+        where = f"{place}.words[{i}]"
+        if not isinstance(word, dict):
+            raise RowError(where, "not an object", found=describe(word), expected="a word: `word`, `start`, `end`")
+        if "end" not in word:
+            raise RowError(f"{where}.end", "missing", expected="a number of seconds")
+        _number(word["end"], f"{where}.end")
+        text = word.get("word")
+        if text and not isinstance(text, str):
+            raise RowError(f"{where}.word", "not text", found=describe(text), expected="text, or nothing")
+    return words
+
+
+def _number(value: Any, field: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RowError(field, "not a number", found=describe(value), expected="a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RowError(field, "not a finite number", found=describe(value), expected="a number")
+    if abs(value) > _LARGEST:
+        raise RowError(field, "too large", found="a number above 1e300", expected="a number that sums can be made of")

@@ -1,0 +1,146 @@
+"""Which files are read, and where in them each row is: rows are counted once, by a scan for newlines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+
+from playhead.errors import DataError, RecipeError
+from playhead.formats.contract import Means
+from playhead.formats.lines import read_lines
+from playhead.store import Stamp, list_files, open_file, stamp
+
+SUFFIXES = (".jsonl", ".json")
+MEANS = Means(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
+
+_ROWS_TO_A_MARK = 256
+
+
+class Input(Struct, frozen=True):
+    """A file, and what it was when the run began."""
+
+    path: str
+    stamp: Stamp
+
+
+class Span(Struct, frozen=True):
+    """Consecutive rows of a file. Reading begins at a mark: `byte`, on `line`, `skip` rows before the first."""
+
+    input: Input
+    first_row: int
+    num_rows: int
+    byte: int
+    line: int
+    skip: int
+
+
+class Survey(Struct, frozen=True):
+    """A file's number of rows, and the byte and line of every 256th."""
+
+    input: Input
+    num_rows: int
+    marks: tuple[tuple[int, int], ...]
+
+    def span(self, first: int, num_rows: int) -> Span:
+        byte, line = self.marks[first // _ROWS_TO_A_MARK] if num_rows else (0, 1)
+        return Span(self.input, first, num_rows, byte, line, first % _ROWS_TO_A_MARK)
+
+
+def find_inputs(words: Sequence[str], out: Path) -> list[Input]:
+    """The files that paths, directories and patterns name, in that order. Law: none twice, none inside `out`."""
+    patterns = [pattern for word in words for pattern in _within(word)]
+    paths = list_files(patterns)
+    inside = [path for path in paths if Path(path).resolve().is_relative_to(out.resolve())]
+    if inside:
+        raise RecipeError(
+            f"{inside[0]}: lies in the directory to write to",
+            found=f"--out {out}",
+            expected="inputs and outputs in directories apart",
+            fix="choose another --out",
+        )
+    return [Input(path, stamp(path)) for path in paths]
+
+
+def _within(word: str) -> list[str]:
+    path = Path(word)
+    if not path.is_dir():
+        return [word]
+    found = sorted(str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    if not found:
+        raise DataError(
+            f"{word}: holds no manifest", expected="files that end in .jsonl or .json", fix="correct the path"
+        )
+    return found
+
+
+def survey(given: Input) -> Survey:
+    num_rows = 0
+    marks: list[tuple[int, int]] = []
+    with open_file(given.path) as file:
+        for lines in read_lines(file, MEANS):
+            line, counted = lines.first_line, 0
+            for row in range(-num_rows % _ROWS_TO_A_MARK, lines.starts.size, _ROWS_TO_A_MARK):
+                start = int(lines.starts[row])
+                line += lines.data.count(b"\n", counted, start)
+                counted = start
+                marks.append((lines.base + start, line))
+            num_rows += lines.starts.size
+    return Survey(given, num_rows, tuple(marks))
+
+
+def deal(surveys: Sequence[Survey], repeat: int, rows_per_shard: int) -> Iterator[tuple[Span, ...]]:
+    """The spans of each shard: all rows in order, the whole input again for every repetition.
+
+    Law: every shard but the last has `rows_per_shard` rows. A file without rows is a span of none, and no shard of
+    its own unless there are no rows at all.
+    """
+    spans: list[Span] = []
+    room = rows_per_shard
+    for given in _repeated(surveys, repeat):
+        first = 0
+        while first < given.num_rows or first == 0:
+            if room == 0 and given.num_rows:
+                yield tuple(spans)
+                room, spans = rows_per_shard, []
+            count = min(room, given.num_rows - first)
+            spans.append(given.span(first, count))
+            first, room = first + max(count, 1), room - count
+    if spans:
+        yield tuple(spans)
+
+
+def _repeated(surveys: Sequence[Survey], repeat: int) -> Iterable[Survey]:
+    for _ in range(repeat):
+        yield from surveys
+
+
+def read_rows(span: Span) -> Iterator[tuple[int, bytes]]:
+    """Each row of a span as its line number and its bytes."""
+    changed = DataError(
+        f"{span.input.path}: has changed since the run began",
+        fix="run it again when it is complete, with --force",
+    )
+    if stamp(span.input.path) != span.input.stamp:
+        raise changed
+    skip, left = span.skip, span.num_rows
+    with open_file(span.input.path) as file:
+        for lines in read_lines(file, MEANS, span.byte, span.line):
+            wanted = slice(skip, skip + left)
+            starts, ends = lines.starts[wanted].tolist(), lines.ends[wanted].tolist()
+            line, counted, data = lines.first_line, 0, lines.data
+            for start, end in zip(starts, ends, strict=True):
+                line += data.count(b"\n", counted, start)
+                counted = start
+                yield line, data[start:end]
+            skip, left = max(0, skip - lines.starts.size), left - len(starts)
+            if left == 0:
+                break
+    if left or stamp(span.input.path) != span.input.stamp:
+        raise changed
+
+
+def total_rows(surveys: Sequence[Survey]) -> int:
+    return int(np.sum([each.num_rows for each in surveys], dtype=np.int64))

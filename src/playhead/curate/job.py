@@ -1,0 +1,146 @@
+"""One shard: rows in, rows with windows out, beside the parts of what all shards share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from time import perf_counter
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from playhead.curate.config import WindowConfig
+from playhead.curate.curated import Curated, Curator
+from playhead.curate.exact_json import dumps
+from playhead.curate.faults import RowError
+from playhead.curate.inputs import Span, read_rows
+from playhead.curate.layout import Layout
+from playhead.curate.steady import start_writing, without_collecting
+from playhead.curate.summary import Notable, Summary
+from playhead.curate.tally import Tally
+from playhead.errors import DataError
+from playhead.store import replacing
+
+OnError = Literal["stop", "reject"]
+
+_START_WRITING_BYTES = 1 << 23
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A line of `rejected.jsonl`: where a bad row is, what is wrong with it, and its text."""
+
+    file: str
+    line: int
+    field: str
+    reason: str
+    found: str | None
+    row: str
+
+
+@dataclass(frozen=True)
+class CurateJob:
+    """Makes one shard. Law: what it writes depends on the spans and the parameters only."""
+
+    number: int
+    spans: tuple[Span, ...]
+    config: WindowConfig
+    loss_details: bool
+    on_error: OnError
+    out: Path
+
+    @property
+    def name(self) -> str:
+        return Layout.shard_name(self.number)
+
+    def run(self) -> Summary:
+        """The mark that the shard is done is written last."""
+        began = perf_counter()
+        layout = Layout(self.out)
+        with ExitStack() as files, without_collecting():
+            rows = files.enter_context(replacing(layout.shard(self.number)))
+            windows = files.enter_context(replacing(layout.windows_part(self.number)))
+            tally, bytes_in = self._write(rows, windows, _Rejects(layout.rejected_part(self.number), files))
+            bytes_out = rows.tell()
+        summary = tally.summary(bytes_in, bytes_out, perf_counter() - began)
+        with replacing(layout.mark(self.number)) as file:
+            file.write(msgspec.json.encode(summary))
+        return summary
+
+    def _write(self, rows: BinaryIO, windows: BinaryIO, rejects: _Rejects) -> tuple[Tally, int]:
+        curator = _curator(self.config, self.loss_details)
+        tally, bytes_in, waiting = Tally(self.config), 0, 0
+        for path, number, line, raw in self._rows():
+            bytes_in += len(raw)
+            began = perf_counter()
+            try:
+                done = _curated(curator, raw, path, number)
+            except RowError as fault:
+                if raw and not raw.decode("utf-8", "replace").strip():
+                    continue
+                self._refuse(fault, path, line, raw, rejects)
+                tally.reject(fault.reason)
+                continue
+            rows.write(done.line)
+            waiting += len(done.line)
+            if waiting >= _START_WRITING_BYTES:
+                start_writing(rows, waiting)
+                waiting = 0
+            windows.write(done.windows)
+            tally.add(done.facts)
+            seconds, size = perf_counter() - began, len(done.line)
+            if tally.notable(seconds, size):
+                tally.note(Notable(path, line, seconds, size))
+        return tally, bytes_in
+
+    def _rows(self) -> Iterator[tuple[str, int, int, bytes]]:
+        """Path, row number, line number and bytes of every row. A file without rows is one that has no bytes."""
+        for span in self.spans:
+            path = span.input.path
+            if span.num_rows == 0:
+                yield path, 0, 1, b""
+            for number, (line, raw) in enumerate(read_rows(span), span.first_row) if span.num_rows else ():
+                yield path, number, line, raw
+
+    def _refuse(self, fault: RowError, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
+        """Write the row down, or stop."""
+        if self.on_error == "stop":
+            raise DataError(
+                f"{path}, line {line:,}: {fault.problem}",
+                found=fault.found,
+                expected=fault.expected,
+                fix="mend or remove it; or leave out rows like it with --on-error reject",
+            )
+        text = raw.decode("utf-8", "replace")
+        rejects.write(Rejected(path, line, fault.field, fault.reason, fault.found, text))
+
+
+class _Rejects:
+    """A file of rejected rows that is there only if there are any."""
+
+    def __init__(self, path: Path, files: ExitStack) -> None:
+        self._path, self._files = path, files
+        self._file: BinaryIO | None = None
+
+    def write(self, entry: Rejected) -> None:
+        if self._file is None:
+            self._file = self._files.enter_context(replacing(self._path))
+        self._file.write(msgspec.json.encode(entry) + b"\n")
+
+
+def _curated(curator: Curator, raw: bytes, path: str, number: int) -> Curated:
+    if not raw:
+        raise RowError("", "no rows in the file", expected="a JSON object on each line")
+    return curator.curate(raw, _as_json(path), number)
+
+
+@lru_cache(1)
+def _as_json(path: str) -> bytes:
+    return dumps(path)
+
+
+@lru_cache(1)
+def _curator(config: WindowConfig, loss_details: bool) -> Curator:
+    return Curator(config, loss_details=loss_details)

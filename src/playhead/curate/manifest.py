@@ -1,0 +1,103 @@
+"""`windows.jsonl`: a line for each kept window, which a recipe reads as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from playhead.curate.exact_json import dumps
+from playhead.curate.faults import Row
+from playhead.fingerprint import digest_bytes
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What one speaker says before another does; seconds in the recording."""
+
+    speaker: Any
+    start: float
+    end: float
+    text: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The row of the input, from 0, that a window was cut from."""
+
+    file: str
+    row: int
+
+
+class WindowLine(msgspec.Struct, frozen=True):
+    """One window. `id` is a digest of audio path, start and end; a second one of the same times in a row has `-2`."""
+
+    id: str
+    audio_filepath: Any
+    offset: float
+    duration: float
+    sample_rate: Any
+    speakers: tuple[Any, ...]
+    text: str
+    turns: tuple[Turn, ...]
+    source: Source
+
+
+def window_lines(row: Row, windows: Sequence[list[Row]], source: Source) -> bytes:
+    """The lines of a row's kept windows, each given as its segments, in order."""
+    audio = dumps(row.get("audio_filepath"))
+    times = [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
+    names = number_twins([window_id(audio, start, end) for start, end in times])
+    lines = [_window_line(name, row, segments, source) for name, segments in zip(names, windows, strict=True)]
+    return b"".join([_encode(line) + b"\n" for line in lines])
+
+
+def _window_line(name: str, row: Row, segments: list[Row], source: Source) -> WindowLine:
+    start, end = segments[0]["start"], segments[-1]["end"]
+    turns = turns_of(segments)
+    return WindowLine(
+        id=name,
+        audio_filepath=row.get("audio_filepath"),
+        offset=start,
+        duration=end - start,
+        sample_rate=row.get("audio_sample_rate"),
+        speakers=tuple({segment["speaker"]: None for segment in segments if segment.get("speaker")}),
+        text=" ".join([turn.text for turn in turns if turn.text]),
+        turns=tuple(turns),
+        source=source,
+    )
+
+
+def window_id(audio: bytes, start: float, end: float) -> str:
+    """A digest of an audio path, as JSON, and times; 1 and 1.0 are one time."""
+    return digest_bytes(b"%b %r %r" % (audio, float(start), float(end)))
+
+
+def number_twins(names: list[str]) -> list[str]:
+    """Names of which none is twice: the second of equals has `-2`, and so on."""
+    if len(set(names)) == len(names):
+        return names
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return found
+
+
+def turns_of(segments: list[Row]) -> list[Turn]:
+    """Consecutive segments of one speaker as one turn. A segment without length and text is no turn."""
+    turns: list[Turn] = []
+    for segment in segments:
+        start, end, text = segment["start"], segment["end"], segment.get("text") or ""
+        if start == end and not text:
+            continue
+        speaker = segment.get("speaker")
+        if turns and turns[-1].speaker == speaker:
+            before = turns.pop()
+            joined = f"{before.text} {text}" if before.text and text else before.text or text
+            turns.append(Turn(speaker, before.start, max(before.end, end), joined))
+        else:
+            turns.append(Turn(speaker, start, end, text))
+    return turns

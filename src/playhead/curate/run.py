@@ -1,0 +1,168 @@
+"""`curate_windows`: manifests of diarised recordings -> a directory of rows with windows, and of windows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+from msgspec import Struct
+
+from playhead.curate.config import WindowConfig
+from playhead.curate.inputs import MEANS, Survey, deal, find_inputs, survey, total_rows
+from playhead.curate.job import CurateJob, OnError
+from playhead.curate.layout import Layout
+from playhead.curate.ledger import Ledger, Request, read_ledger, write_ledger
+from playhead.curate.summary import Summary, merge, plain
+from playhead.errors import PlayheadError, RecipeError
+from playhead.formats.contract import Shard
+from playhead.formats.jsonl import TRACK, Jsonl
+from playhead.prepare.effort import default_workers
+from playhead.prepare.lock import only_one
+from playhead.prepare.work import run_jobs, write_sidecars
+from playhead.store import replacing
+
+ROWS_PER_SHARD = 2000
+_COPY_BYTES = 1 << 22
+
+
+class Progress(Struct, frozen=True):
+    """Shards and rows that are done, of all there are."""
+
+    done_shards: int
+    total_shards: int
+    done_rows: int
+    total_rows: int
+
+
+class CurateReport(Struct, frozen=True):
+    """The summary, and whether anything was done: a second run changes nothing."""
+
+    out: str
+    changed: bool
+    num_resumed: int
+    summary: Summary
+
+
+def curate_windows(
+    inputs: Sequence[str],
+    out: str | Path,
+    config: WindowConfig | None = None,
+    *,
+    rows_per_shard: int = ROWS_PER_SHARD,
+    workers: int | None = None,
+    on_error: OnError = "stop",
+    loss_details: bool = True,
+    repeat: int = 1,
+    force: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> CurateReport:
+    """Cut every row of the inputs into windows, and keep those that overlap little.
+
+    Law: the outputs, times in the summary aside, depend on the inputs and parameters only: not on `workers`, nor on
+    how often the run was killed and begun again.
+    """
+    if min(rows_per_shard, repeat) < 1:
+        raise RecipeError("rows per shard and repetitions are counts", expected="1 or more")
+    began = perf_counter()
+    layout = Layout(Path(out))
+    config = config or WindowConfig()
+    found = tuple(find_inputs(inputs, layout.out))
+    request = Request(config, loss_details, rows_per_shard, repeat, found)
+    with only_one(layout.out / ".curate", "written", "one `playhead curate` at a time for each --out"):
+        layout.remove_half_files()
+        if force:
+            layout.clear()
+        ledger = read_ledger(layout, request)
+        if ledger is not None and ledger.outputs is not None:
+            layout.remove_work()
+            summary = msgspec.json.decode(layout.summary.read_bytes(), type=Summary)
+            return CurateReport(str(out), False, 0, summary)
+        layout.make()
+        if ledger is None:
+            write_ledger(layout, Ledger(request))
+        plan = _Plan(request, [survey(each) for each in found], on_error, layout)
+        resumed = plan.run(default_workers() if workers is None else workers, progress)
+        summary = _finish(layout, plan, began)
+        write_ledger(layout, Ledger(request, _sizes(layout)))
+        layout.remove_work()
+    return CurateReport(str(out), True, resumed, summary)
+
+
+class _Plan:
+    """The shards of a request, and what is known of those that are done."""
+
+    def __init__(self, request: Request, surveys: list[Survey], on_error: OnError, layout: Layout) -> None:
+        self._request, self._surveys, self._on_error, self._layout = request, surveys, on_error, layout
+        self.total_rows = total_rows(surveys) * request.repeat
+        self.num_shards = max(1, -(-self.total_rows // request.rows_per_shard))
+        self._failures: dict[int, PlayheadError] = {}
+
+    def run(self, workers: int, progress: Callable[[Progress], None] | None) -> int:
+        """Make the shards that are not there; tells how many were. The first failure in row order is raised."""
+        marked = {number for number in range(self.num_shards) if self._is_done(number)}
+        done_shards = len(marked)
+
+        def done(job: CurateJob, outcome: Summary | PlayheadError) -> None:
+            nonlocal done_shards
+            if isinstance(outcome, PlayheadError):
+                self._failures[job.number] = outcome
+                return
+            done_shards += 1
+            if progress is not None:
+                rows = min(done_shards * self._request.rows_per_shard, self.total_rows)
+                progress(Progress(done_shards, self.num_shards, rows, self.total_rows))
+
+        run_jobs(self._jobs(marked), max(1, min(workers, self.num_shards - len(marked))), done)
+        if self._failures:
+            raise self._failures[min(self._failures)]
+        return len(marked)
+
+    def _jobs(self, marked: set[int]) -> Iterator[CurateJob]:
+        """Shards before a failing one are under way when it fails, so that the first failure is always found."""
+        request = self._request
+        shards = deal(self._surveys, request.repeat, request.rows_per_shard)
+        for number, spans in enumerate(shards):
+            if self._failures:
+                return
+            if number not in marked:
+                yield CurateJob(
+                    number, spans, request.parameters, request.loss_details, self._on_error, self._layout.out
+                )
+
+    def _is_done(self, number: int) -> bool:
+        mark, shard = self._layout.mark(number), self._layout.shard(number)
+        return mark.exists() and shard.exists() and self.summary(number).bytes_out == shard.stat().st_size
+
+    def summary(self, number: int) -> Summary:
+        return msgspec.json.decode(self._layout.mark(number).read_bytes(), type=Summary)
+
+
+def _finish(layout: Layout, plan: _Plan, began: float) -> Summary:
+    """Put the parts together, in order; the summary comes last."""
+    numbers = range(plan.num_shards)
+    _join(layout.windows, [layout.windows_part(number) for number in numbers])
+    sidecar = layout.windows.with_name(f"{layout.windows.name}.idx")
+    sidecar.unlink(missing_ok=True)
+    write_sidecars(Jsonl(), Shard(((TRACK, str(layout.windows)),)), MEANS)
+    summary = merge([plan.summary(number) for number in numbers])
+    rejected = [part for part in map(layout.rejected_part, numbers) if part.exists()]
+    if rejected:
+        _join(layout.rejected, rejected)
+    summary = msgspec.structs.replace(summary, wall_seconds=perf_counter() - began)
+    with replacing(layout.summary) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(plain(summary)), indent=1))
+    return summary
+
+
+def _join(target: Path, parts: Sequence[Path]) -> None:
+    with replacing(target) as file:
+        for part in parts:
+            with part.open("rb") as piece:
+                shutil.copyfileobj(piece, file, _COPY_BYTES)
+
+
+def _sizes(layout: Layout) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in layout.own_files() if path != layout.ledger}

@@ -1,0 +1,186 @@
+"""Kernels of the builder: which segments make a window, and who speaks in it.
+
+Numbers arrive as floats beside a flag that says which of them are whole: a sum of whole numbers is one in Python.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from playhead.types import BoolArray, IntArray, kernel
+
+FloatArray = npt.NDArray[np.float64]
+
+LOW_BANDWIDTH, NO_WINDOW, OTHER_SPEAKERS, WINDOW = 0, 1, 2, 3
+REASONS = ("bw", "sr", "spk", "win", "no_spkr", "next_seg_bm")  # in the order of a row's stats
+_BW, _SPK, _WIN, _NO_SPKR, _NEXT_BW = 0, 2, 3, 4, 5
+# Ids of speakers that are not; real ones count from 1. A missing name differs from an empty one only as the next.
+MISSING_ID, NOBODY_ID, NO_SPEAKER_ID = -2, -1, 0
+
+
+@kernel
+def grow_windows(
+    starts: FloatArray,
+    ends: FloatArray,
+    low: BoolArray,
+    speakers: IntArray,
+    num_speakers: int,
+    max_duration: float,
+    max_speakers: int,
+    truncation: bool,
+) -> tuple[IntArray, IntArray, BoolArray, IntArray]:
+    """From each segment on: where it stopped, how many segments it took whole, whether it takes a part of the one at
+    which it stopped. And the segments from which on a truncation was tried.
+    """
+    count = starts.size
+    stops, taken = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    events, parts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+    num_events = 0
+    last_seen = np.full(num_speakers + 1, -1, dtype=np.int64)
+    for first in range(count):
+        if low[first]:
+            continue
+        limit = starts[first] + max_duration
+        heard = 0
+        for at in range(first, count):
+            stops[first] = at
+            if low[at]:
+                break
+            over = ends[at] - starts[first] > max_duration
+            if over:
+                if not truncation or starts[at] >= limit:
+                    break
+                events[num_events] = first
+                num_events += 1
+            speaker = speakers[at]
+            if speaker == NO_SPEAKER_ID:
+                break
+            if speaker > 0 and last_seen[speaker] != first:
+                if heard + 1 > max_speakers:
+                    break
+                heard += 1
+                last_seen[speaker] = first
+            if over:
+                parts[first] = True
+                break
+            taken[first] += 1
+    return stops, taken, parts, events[:num_events]
+
+
+@kernel
+def count_words(limits: FloatArray, word_ends: FloatArray, bounds: IntArray, which: IntArray) -> tuple[IntArray, bool]:
+    """How many words of a segment end by each limit, and whether they are always the first ones.
+
+    `bounds` cuts `word_ends` into the words of segments; `which` says which segment a limit is for.
+    """
+    kept = np.zeros(limits.size, dtype=np.int64)
+    for i in range(limits.size):
+        number = 0
+        for at in range(bounds[which[i]], bounds[which[i] + 1]):
+            if word_ends[at] <= limits[i]:
+                if at - bounds[which[i]] != number:
+                    return kept, False
+                number += 1
+        kept[i] = number
+    return kept, True
+
+
+@kernel
+def _lose(reason: int, seconds: float, lost: IntArray, lost_seconds: FloatArray) -> None:
+    lost[reason] += 1
+    lost_seconds[reason] += seconds
+
+
+@kernel
+def _sort_by_seconds(order: IntArray, count: int, total: FloatArray) -> None:
+    """Speakers with the most seconds first; with equal seconds, in order of first speech."""
+    for i in range(1, count):
+        speaker, j = order[i], i
+        while j > 0 and total[order[j - 1]] < total[speaker]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = speaker
+
+
+@kernel
+def judge_windows(
+    starts: FloatArray,
+    ends: FloatArray,
+    whole: BoolArray,
+    low: BoolArray,
+    speakers: IntArray,
+    num_speakers: int,
+    stops: IntArray,
+    taken: IntArray,
+    part_of: IntArray,
+    part_ends: FloatArray,
+    part_whole: BoolArray,
+    durations: tuple[float, float],
+    bounds: tuple[int, int, int],
+) -> tuple[IntArray, IntArray, IntArray, FloatArray, BoolArray, IntArray, FloatArray]:
+    """What becomes of each start. Of those that make windows: which they are, how many speak, the speakers' seconds,
+    most first, with their flags. And by reason how many starts are lost, and how many seconds.
+
+    `part_of` is the number of a start's part, or -1. `bounds` are the least segments, and the least and most speakers.
+    """
+    count = starts.size
+    kinds, firsts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    voices, num_windows = np.zeros(count, dtype=np.int64), 0
+    seconds, seconds_whole = np.zeros((count, 5)), np.zeros((count, 5), dtype=np.bool_)
+    lost, lost_seconds = np.zeros(6, dtype=np.int64), np.zeros(6)
+    total, total_whole = np.zeros(num_speakers + 1), np.zeros(num_speakers + 1, dtype=np.bool_)
+    last_seen = np.full(num_speakers + 1, -1, dtype=np.int64)
+    order = np.zeros(num_speakers + 1, dtype=np.int64)
+    for first in range(count):
+        own = ends[first] - starts[first]
+        if low[first]:
+            kinds[first] = LOW_BANDWIDTH
+            _lose(_BW, own, lost, lost_seconds)
+            continue
+        part = part_of[first]
+        after = first + taken[first]
+        end = ends[first]
+        if part >= 0:
+            end = part_ends[part]
+        elif taken[first]:
+            end = ends[after - 1]
+        size = taken[first] + (part >= 0)
+        if not durations[0] <= end - starts[first] <= durations[1] or size < bounds[0]:
+            kinds[first] = NO_WINDOW
+            _lose(_WIN, own, lost, lost_seconds)
+            stop = stops[first]
+            if speakers[stop] in (MISSING_ID, NO_SPEAKER_ID):
+                _lose(_NO_SPKR, own, lost, lost_seconds)
+            elif low[stop]:
+                _lose(_NEXT_BW, own, lost, lost_seconds)
+            continue
+        heard = 0
+        for at in range(first, first + size):
+            speaker = speakers[at]
+            if speaker < 0:
+                continue
+            if last_seen[speaker] != first:
+                last_seen[speaker] = first
+                total[speaker], total_whole[speaker] = 0.0, True
+                order[heard] = speaker
+                heard += 1
+            if at < after:
+                total[speaker] += ends[at] - starts[at]
+                total_whole[speaker] &= whole[at]
+            else:
+                total[speaker] += part_ends[part] - starts[at]
+                total_whole[speaker] &= part_whole[part]
+        if not bounds[1] <= heard <= bounds[2]:
+            kinds[first] = OTHER_SPEAKERS
+            _lose(_SPK, own, lost, lost_seconds)
+            continue
+        kinds[first] = WINDOW
+        _sort_by_seconds(order, heard, total)
+        for i in range(min(5, heard)):
+            seconds[num_windows, i] = total[order[i]]
+            seconds_whole[num_windows, i] = total_whole[order[i]]
+        firsts[num_windows], voices[num_windows] = first, heard
+        num_windows += 1
+    shown, whole_shown = seconds[:num_windows], seconds_whole[:num_windows]
+    return kinds, firsts[:num_windows], voices[:num_windows], shown, whole_shown, lost, lost_seconds

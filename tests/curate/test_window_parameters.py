@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playhead.curate import WindowConfig
+from playhead.curate.settings import read_config, split_words
+from playhead.errors import DataError, RecipeError
+
+
+@pytest.mark.parametrize(
+    ("given", "about"),
+    [
+        ({"min_speakers": 4, "max_speakers": 3}, "min_speakers"),
+        ({"min_speakers": -1}, "min_speakers"),
+        ({"min_speakers": 2.5}, "min_speakers"),
+        ({"max_speakers": 0, "min_speakers": 0}, "max_speakers"),
+        ({"tolerance": 1}, "tolerance"),
+        ({"tolerance": -0.1}, "tolerance"),
+        ({"tolerance": float("nan")}, "tolerance"),
+        ({"target_window_duration": 0}, "target_window_duration"),
+        ({"target_window_duration": float("inf")}, "target_window_duration"),
+        ({"target_duration": -3}, "target_duration"),
+        ({"min_sample_rate": 0}, "min_sample_rate"),
+        ({"min_bandwidth": -1}, "min_bandwidth"),
+        ({"overlap_percentage": 101}, "overlap_percentage"),
+        ({"overlap_percentage": "50"}, "overlap_percentage"),
+        ({"truncation": 1}, "truncation"),
+        ({"drop_fields": ["words"]}, "drop_fields"),
+        ({"drop_fields": "words, end"}, "drop_fields"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_named(given: dict[str, Any], about: str) -> None:
+    with pytest.raises(RecipeError, match=f"^{about}: ") as refused:
+        WindowConfig(**given)
+    assert refused.value.expected
+
+
+def test_whole_and_broken_numbers_are_one_parameter() -> None:
+    assert WindowConfig(target_duration=120, min_bandwidth=8000) == WindowConfig()
+
+
+def test_words_and_flags_replace_what_a_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "windows.yaml"
+    file.write_text("tolerance: 0.2\nmin-speakers: 1\noverlap_percentage: 30\n")
+    found = read_config(file, {"min_speakers": 3}, {"overlap_percentage": 70})
+    assert found == WindowConfig(tolerance=0.2, min_speakers=3, overlap_percentage=70)
+
+
+def test_words_with_an_equals_sign_are_parameters_unless_a_file_has_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a=b.jsonl").touch()
+    words = [
+        "x.jsonl",
+        "tolerance=0.2",
+        "a=b.jsonl",
+        "drop_fields=words,note",
+        "truncation=false",
+        "drop_fields_top_level=",
+    ]
+    inputs, overrides = split_words(words)
+    assert inputs == ["x.jsonl", "a=b.jsonl"]
+    assert overrides == {
+        "tolerance": 0.2,
+        "drop_fields": "words,note",
+        "truncation": False,
+        "drop_fields_top_level": "",
+    }
+    assert WindowConfig(**overrides).dropped_top_level == frozenset()
+
+
+def test_a_name_that_is_not_known_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="did you mean `tolerance`"):
+        read_config(None, {"tolerence": 0.1}, {})
+    file = tmp_path / "windows.yaml"
+    file.write_text("overlap_percent: 3\n")
+    with pytest.raises(RecipeError, match="did you mean `overlap_percentage`"):
+        read_config(file, {}, {})
+
+
+def test_a_parameter_given_twice_is_refused() -> None:
+    with pytest.raises(RecipeError, match="tolerance: given twice"):
+        read_config(None, {"tolerance": 0.1}, {"tolerance": 0.2})
+    with pytest.raises(RecipeError, match="tolerance: given twice"):
+        split_words(["tolerance=0.1", "tolerance=0.1"])
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [\n", "just words\n"])
+def test_a_file_without_parameters_by_name_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "windows.yaml"
+    file.write_text(text)
+    with pytest.raises(RecipeError, match=r"windows\.yaml"):
+        read_config(file, {}, {})
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.yaml: cannot be read"):
+        read_config(tmp_path / "none.yaml", {}, {})
