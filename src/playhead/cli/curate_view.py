@@ -43,6 +43,7 @@ def print_windows(report: CurateReport, *, as_json: bool) -> None:
     if not report.changed:
         screen.print("nothing changed")
         return
+    screen.print(f"plots and tables: {report.out}/report.html", soft_wrap=True)
     speed, metrics = rates(summary), summary.metrics
     screen.print(
         f"{count(summary.num_rows, 'row')} in {summary.wall_seconds:.1f} s: {speed['rows_per_second']:,.0f} rows/s, "
@@ -56,7 +57,7 @@ def print_windows(report: CurateReport, *, as_json: bool) -> None:
 
 def _totals(summary: Summary) -> Grid:
     table = grid("<", ">number", ">hours")
-    table.add_row("rows", f"{summary.num_rows:,}", "")
+    table.add_row("rows", f"{summary.num_rows:,}", _hours(summary.seconds_recorded))
     table.add_row("segments", f"{summary.num_segments:,}", _hours(summary.seconds_in))
     table.add_row("windows", f"{summary.num_windows:,}", _hours(summary.seconds_windows))
     table.add_row("windows kept", f"{summary.num_kept:,}", _hours(summary.seconds_kept))

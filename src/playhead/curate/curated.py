@@ -108,6 +108,7 @@ def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
     kept = among(times, found["filtered"]) if windows else []
     return RowFacts(
         num_segments=stats["total_segments"],
+        last_end=float(max((segment["end"] for segment in row["segments"]), default=0.0)),
         total_dur=stats["total_dur"],
         losses={reason: (stats[f"lost_{reason}"], stats[f"dur_lost_{reason}"]) for reason in REASONS},
         truncation_events=built["truncation_events"],

@@ -8,8 +8,16 @@ from pathlib import Path
 
 from playhead.store import writing_to
 
-_OWN = ("rows-[0-9]*.jsonl", "windows.jsonl", "windows.jsonl.idx", "rejected.jsonl", "summary.json", "curate.json")
-_HALF = (".rows-*.tmp", ".windows.*.tmp", ".rejected.*.tmp", ".summary.*.tmp", ".curate.*.tmp")
+_OWN = (
+    "rows-[0-9]*.jsonl",
+    "windows.jsonl",
+    "windows.jsonl.idx",
+    "rejected.jsonl",
+    "summary.json",
+    "report.html",
+    "curate.json",
+)
+_HALF = (".rows-*.tmp", ".windows.*.tmp", ".rejected.*.tmp", ".summary.*.tmp", ".report.*.tmp", ".curate.*.tmp")
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,10 @@ class Layout:
     @property
     def summary(self) -> Path:
         return self.out / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        return self.out / "report.html"
 
     @property
     def windows(self) -> Path:

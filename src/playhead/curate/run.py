@@ -15,6 +15,7 @@ from playhead.curate.inputs import MEANS, Survey, deal, find_inputs, survey, tot
 from playhead.curate.job import CurateJob, OnError
 from playhead.curate.layout import Layout
 from playhead.curate.ledger import Ledger, Request, read_ledger, write_ledger
+from playhead.curate.report import report_html
 from playhead.curate.summary import Summary, merge, plain
 from playhead.errors import PlayheadError, RecipeError
 from playhead.formats.contract import Shard
@@ -154,6 +155,8 @@ def _finish(layout: Layout, plan: _Plan, began: float) -> Summary:
     summary = msgspec.structs.replace(summary, wall_seconds=perf_counter() - began)
     with replacing(layout.summary) as file:
         file.write(msgspec.json.format(msgspec.json.encode(plain(summary)), indent=1))
+    with replacing(layout.report) as file:
+        file.write(report_html(summary).encode())
     return summary
 
 

@@ -65,7 +65,8 @@ class Metrics(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """Law: all but times depends on the input and the parameters only, not on workers, kills or the order of shards.
 
-    `seconds_in` is the total of all segments, `seconds_windows` of all windows, `seconds_kept` of those kept.
+    `seconds_recorded` adds up where recordings end, taken to be where their last segments do; `seconds_in` is the
+    total of all segments, `seconds_windows` of all windows, `seconds_kept` of those kept.
     Histograms come before and after the overlap filter; an overlap is the largest ratio with any other window of the
     row. `wall_seconds` and what is per second are of the run that ended the work.
     """
@@ -79,6 +80,7 @@ class Summary(Struct, frozen=True):
     num_windows: int = 0
     num_kept: int = 0
     num_truncations: int = 0
+    seconds_recorded: float = 0.0
     seconds_in: float = 0.0
     seconds_windows: float = 0.0
     seconds_kept: float = 0.0
@@ -146,7 +148,8 @@ def plain(summary: Summary) -> dict[str, Any]:
             "percent_of_segments": of_segments,
             "percent_of_seconds": of_seconds,
         }
-    found["hours_in"], found["hours_kept"] = summary.seconds_in / 3600, summary.seconds_kept / 3600
+    for name in ("recorded", "in", "kept"):
+        found[f"hours_{name}"] = found[f"seconds_{name}"] / 3600
     return {**found, **rates(summary)}
 
 

@@ -25,7 +25,8 @@ from playhead.curate.summary import (
 
 _MANY = 1 << 16
 _NUMBERS = (
-    *("num_rows", "num_segments", "seconds_in", "num_low_rate", "num_without_windows", "num_windows", "num_kept"),
+    *("num_rows", "num_segments", "seconds_recorded", "seconds_in", "num_low_rate", "num_without_windows"),
+    *("num_windows", "num_kept"),
     *("num_truncations", "seconds_windows", "seconds_kept", "filtered_dur", "process_entry_time", "filter_time"),
 )
 
@@ -34,6 +35,7 @@ class RowFacts(Struct):
     """What a summary takes from one row. Windows are in order; `kept` are numbers of windows."""
 
     num_segments: int
+    last_end: float
     total_dur: float
     losses: dict[str, tuple[int, float]]
     truncation_events: int
@@ -79,6 +81,7 @@ class Tally:
         kept_durations = [durations[i] for i in kept]
         numbers["num_rows"] += 1
         numbers["num_segments"] += facts.num_segments
+        numbers["seconds_recorded"] += facts.last_end
         numbers["seconds_in"] += facts.total_dur
         numbers["num_low_rate"] += facts.low_rate
         numbers["num_without_windows"] += not durations

@@ -1,0 +1,28 @@
+"""How `report.html` looks, by day and by night."""
+
+STYLE = """
+:root{--text:#1c2430;--soft:#5b6675;--line:#dde2e8;--page:#f6f7f9;--card:#fff;--every:#b9cbe3;--kept:#1f5fa8;--lost:#c2703d}
+@media (prefers-color-scheme:dark){:root{--text:#e6eaf0;--soft:#9aa5b4;--line:#313a46;--page:#14181e;--card:#1c222a;
+--every:#3d5270;--kept:#6fb1ff;--lost:#e0905b}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--text);font:15px/1.45 system-ui,sans-serif}
+main{max-width:1080px;margin:0 auto;padding:24px 16px 48px}
+h1{font-size:24px;margin:0 0 16px}h2{font-size:17px;margin:0 0 10px}
+section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:16px;margin-top:16px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(180px,1fr));gap:12px}
+.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px}
+.number{font-size:26px;font-weight:600;font-variant-numeric:tabular-nums}
+small,.note,.key{color:var(--soft)}.note{margin:8px 0 0}.key{margin:0 0 8px}
+.key span{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 2px 0 10px}
+.key span:first-child{margin-left:0}.key .every{background:var(--every)}.key .kept{background:var(--kept)}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}figure{margin:0}
+svg{width:100%;height:auto;font:13px system-ui,sans-serif}svg text{fill:var(--soft)}svg .axis{fill:var(--text)}
+svg line{stroke:var(--line)}rect.every{fill:var(--every)}rect.kept{fill:var(--kept)}
+.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th{text-align:left;vertical-align:bottom;color:var(--soft);font-weight:500}
+th,td{padding:4px 12px 4px 0;border-bottom:1px solid var(--line)}
+th.num,td.num{text-align:right;white-space:nowrap}
+tr:last-child td{border-bottom:0}code{font:13px ui-monospace,monospace}
+.bar{width:120px;height:8px;border-radius:4px;background:var(--line);overflow:hidden}
+.bar div{height:100%;background:var(--lost)}
+"""
