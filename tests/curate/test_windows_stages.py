@@ -73,11 +73,13 @@ def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: di
 
 
 @given(rows(), parameters)
-@settings(max_examples=600)
+@settings(max_examples=400)
 @example({**conversation(1), "audio_filepath": "\u2028 é"}, DEFAULTS)
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(3, words=True), {**DEFAULTS, "drop_fields": "", "overlap_percentage": 0})
 @example({"audio_sample_rate": 16000, "segments": []}, DEFAULTS)
+@example({**conversation(8), "swift_audio_filepath": {"a": float("nan")}}, DEFAULTS)
+@example({**moved(conversation(8), 1e-9), "swift_audio_filepath": None, "audio_sample_rate": 16000.5}, DEFAULTS)
 @example(moved(conversation(6), 2**53), DEFAULTS)
 @example(moved(conversation(6), 10**30), DEFAULTS)
 @example(moved(conversation(6), 1e15), DEFAULTS)

@@ -34,26 +34,28 @@ def copy_string(src: ByteArray, i: int, out: ByteArray, at: int) -> tuple[int, i
     """From a quote to after its fellow."""
     if i >= src.size or src[i] != _QUOTE:
         return -1, at
-    out[at] = _QUOTE
-    i, at = i + 1, at + 1
-    while i < src.size:
-        byte = src[i]
-        out[at] = byte
-        i, at = i + 1, at + 1
-        if byte == _QUOTE:
-            return i, at
-        if byte == _BACKSLASH:
-            if i >= src.size:
-                return -1, at
-            byte = src[i]
+    rest = src[i:]  # views, so that a loop over them needs no check of its bounds
+    size, skip = 0, False
+    for k in range(1, rest.size):
+        byte = rest[k]
+        if skip:
             # \" \\ \b \f \n \r \t are written as they are read; of \u some are.
             if byte not in (34, 92, 98, 102, 110, 114, 116):
                 return -1, at
-            out[at] = byte
-            i, at = i + 1, at + 1
+            skip = False
+        elif byte == _QUOTE:
+            size = k + 1
+            break
+        elif byte == _BACKSLASH:
+            skip = True
         elif byte < 32:
             return -1, at
-    return -1, at
+    if size == 0:
+        return -1, at
+    target, source = out[at : at + size], rest[:size]
+    for k in range(size):
+        target[k] = source[k]
+    return i + size, at + size
 
 
 @kernel

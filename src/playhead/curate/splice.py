@@ -6,12 +6,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from playhead.curate.apart import closest_overlaps, filter_windows
 from playhead.curate.build import LEAST_SEGMENTS, add_up
 from playhead.curate.config import WindowConfig
-from playhead.curate.exact_json import ByteArray, Writer
+from playhead.curate.exact_json import ByteArray, Writer, loads
 from playhead.curate.faults import Row
 from playhead.curate.joining import NUM_OTHERS, LineWriter
 from playhead.curate.manifest import number_twins, window_id
@@ -73,9 +73,9 @@ class Splicer:
     def splice(self, found: Scanned, source: tuple[bytes, int], began: float) -> Spliced | None:
         """Both stages of a row; None where words are unusual. `source` is the file, as JSON, and the row's number."""
         built = _build(found, self._config)
-        if built is None:
+        stats = None if built is None else _stats(found, built)
+        if built is None or stats is None:
             return None
-        stats = _stats(found, built)
         between = perf_counter()
         filtered = _filter(found, built, self._config)
         durations = [end - start for end, start in filtered.times]
@@ -241,14 +241,16 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
     )
 
 
-def _stats(found: Scanned, built: _Built) -> Row:
-    """The row's stats, the records of lost windows aside; texts of the row are put in as they were read."""
-    swift = "" if found.row_places[_SWIFT] < 0 else Raw(_span(found, _SWIFT))
+def _stats(found: Scanned, built: _Built) -> Row | None:
+    """The row's stats, the records of lost windows aside; None where the other path is no path."""
+    swift = "" if found.row_places[_SWIFT] < 0 else loads(_span(found, _SWIFT))
+    if swift is not None and type(swift) is not str:
+        return None
     stats: Row = {
         "total_segments": len(found.starts),
         "total_dur": add_up([end - start for start, end in zip(found.starts, found.ends, strict=True)]),
         "swift_path": swift,
-        "audio_sample_rate": Raw(_span(found, _RATE)),
+        "audio_sample_rate": loads(_span(found, _RATE)),
     }
     for (name, name_of_seconds), count, seconds in zip(_LOST, built.lost, built.lost_seconds, strict=True):
         stats[name] = count
