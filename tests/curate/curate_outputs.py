@@ -10,14 +10,12 @@ _TIMED = ("slowest", "wall_seconds")
 
 
 def outputs(out: Path) -> dict[str, Any]:
-    """Every file by name; of the summary, the values that time does not enter."""
+    """Every file by name but the report; of the summary, the values that time does not enter."""
     found: dict[str, Any] = {path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.is_file()}
     found.pop(".curate.lock")
     if "summary.json" in found:
         found["summary.json"] = untimed(json.loads(found["summary.json"]))
-        del_sizes = json.loads(found["curate.json"])
-        (del_sizes["outputs"] or {}).pop("summary.json", None)  # its size tells of times too
-        found["curate.json"] = del_sizes
+    found.pop("report.html", None)
     return found
 
 

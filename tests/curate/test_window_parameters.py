@@ -45,7 +45,7 @@ def test_whole_and_broken_numbers_are_one_parameter() -> None:
 def test_words_and_flags_replace_what_a_file_says(tmp_path: Path) -> None:
     file = tmp_path / "windows.yaml"
     file.write_text("tolerance: 0.2\nmin-speakers: 1\noverlap_percentage: 30\n")
-    found = read_config(file, {"min_speakers": 3}, {"overlap_percentage": 70})
+    found = read_config(WindowConfig, file, {"min_speakers": 3}, {"overlap_percentage": 70})
     assert found == WindowConfig(tolerance=0.2, min_speakers=3, overlap_percentage=70)
 
 
@@ -75,16 +75,16 @@ def test_words_with_an_equals_sign_are_parameters_unless_a_file_has_that_name(
 
 def test_a_name_that_is_not_known_is_answered_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="did you mean `tolerance`"):
-        read_config(None, {"tolerence": 0.1}, {})
+        read_config(WindowConfig, None, {"tolerence": 0.1}, {})
     file = tmp_path / "windows.yaml"
     file.write_text("overlap_percent: 3\n")
     with pytest.raises(RecipeError, match="did you mean `overlap_percentage`"):
-        read_config(file, {}, {})
+        read_config(WindowConfig, file, {}, {})
 
 
 def test_a_parameter_given_twice_is_refused() -> None:
     with pytest.raises(RecipeError, match="tolerance: given twice"):
-        read_config(None, {"tolerance": 0.1}, {"tolerance": 0.2})
+        read_config(WindowConfig, None, {"tolerance": 0.1}, {"tolerance": 0.2})
     with pytest.raises(RecipeError, match="tolerance: given twice"):
         split_words(["tolerance=0.1", "tolerance=0.1"])
 
@@ -94,9 +94,9 @@ def test_a_file_without_parameters_by_name_is_refused(tmp_path: Path, text: str)
     file = tmp_path / "windows.yaml"
     file.write_text(text)
     with pytest.raises(RecipeError, match=r"windows\.yaml"):
-        read_config(file, {}, {})
+        read_config(WindowConfig, file, {}, {})
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.yaml: cannot be read"):
-        read_config(tmp_path / "none.yaml", {}, {})
+        read_config(WindowConfig, tmp_path / "none.yaml", {}, {})

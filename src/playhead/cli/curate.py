@@ -1,11 +1,33 @@
-"""`playhead curate`: diarised recordings to training windows."""
+"""`playhead curate`: recordings to training windows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from playhead.cli.curate_options import (
+    AsJson,
+    Audio,
+    AudioRoot,
+    BadRow,
+    Config,
+    Force,
+    Inputs,
+    OnError,
+    Out,
+    Repeat,
+    RowsPerShard,
+    Shards,
+    WindowsPerShard,
+    Workers,
+)
+from playhead.cli.engine import EngineName, EngineOption, RayAddress, engine_of
+
+if TYPE_CHECKING:
+    from playhead.curate.config import WindowConfig
+    from playhead.curate.cut_config import CutConfig
 
 app = typer.Typer(
     name="curate",
@@ -15,19 +37,11 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _commands() -> None:
-    """Keeps `windows` a word of its own while it is the only command."""
-
-
 @app.command("windows")
 def windows(
-    inputs: Annotated[
-        list[str],
-        typer.Argument(metavar="INPUT...", help="Manifests, directories, patterns; and key=value parameters."),
-    ],
-    out: Annotated[Path, typer.Option(help="The directory to write.")],
-    config: Annotated[Path | None, typer.Option(help="A YAML file of parameters.")] = None,
+    inputs: Inputs,
+    out: Out,
+    config: Config = None,
     target_window_duration: Annotated[float | None, typer.Option(help="Seconds a window should have.")] = None,
     tolerance: Annotated[float | None, typer.Option(help="By which fraction it may have more or less.")] = None,
     min_bandwidth: Annotated[float | None, typer.Option(help="Hertz that every segment must reach.")] = None,
@@ -41,26 +55,27 @@ def windows(
     drop_fields_top_level: Annotated[str | None, typer.Option(help="Fields to drop from rows, with commas.")] = None,
     overlap_percentage: Annotated[float | None, typer.Option(help="From which overlap on one of two goes.")] = None,
     target_duration: Annotated[float | None, typer.Option(help="Seconds; of two windows the nearer stays.")] = None,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows of the input to a file of rows.")] = 2000,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one a core.")] = None,
-    on_error: Annotated[str, typer.Option(help="What a bad row does: stop, or reject.")] = "stop",
     loss_details: Annotated[
         bool, typer.Option("--loss-details/--no-loss-details", help="Write lost_win_full_data, most of a row's bytes.")
     ] = True,
-    repeat: Annotated[int, typer.Option(min=1, help="Read the input this many times over, to try the scale.")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Write everything anew.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    rows_per_shard: RowsPerShard = 2000,
+    workers: Workers = None,
+    on_error: OnError = BadRow.stop,
+    repeat: Repeat = 1,
+    force: Force = False,
+    engine: EngineOption = EngineName.local,
+    ray_address: RayAddress = None,
+    shards: Shards = None,
+    windows_per_shard: WindowsPerShard = 1000,
+    audio_root: AudioRoot = None,
+    as_json: AsJson = False,
 ) -> None:
     """Cut diarised recordings into windows of about one duration, and keep those that overlap little.
 
     An interrupted run goes on where it was. Does nothing where everything is done.
     """
-    from playhead.cli.curate_view import curating, print_windows
-    from playhead.curate.run import curate_windows
-    from playhead.curate.settings import read_config, split_words
+    from playhead.curate.config import WindowConfig
 
-    if on_error not in ("stop", "reject"):
-        raise typer.BadParameter("stop or reject", param_hint="--on-error")
     flags = {
         "target_window_duration": target_window_duration,
         "tolerance": tolerance,
@@ -74,21 +89,96 @@ def windows(
         "overlap_percentage": overlap_percentage,
         "target_duration": target_duration,
     }
+    files, parameters = _parameters(WindowConfig, inputs, config, flags)
+    run = {"rows_per_shard": rows_per_shard, "repeat": repeat, "force": force, "loss_details": loss_details}
+    _curate(
+        (files, out, parameters),
+        {**run, **_work(engine, ray_address, workers), **_audio(shards, windows_per_shard, audio_root, on_error)},
+        on_error,
+        as_json=as_json,
+    )
+
+
+@app.command("cut")
+def cut(
+    inputs: Inputs,
+    out: Out,
+    config: Config = None,
+    by: Annotated[str | None, typer.Option(help="Where to cut: silence, or hop.")] = None,
+    min_seconds: Annotated[float | None, typer.Option(help="The shortest window.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="The longest window.")] = None,
+    min_silence: Annotated[float | None, typer.Option(help="Seconds below which a pause is no silence.")] = None,
+    hop_seconds: Annotated[float | None, typer.Option(help="Seconds from window to window, by hop.")] = None,
+    rows_per_shard: RowsPerShard = 2000,
+    workers: Workers = None,
+    on_error: OnError = BadRow.stop,
+    repeat: Repeat = 1,
+    force: Force = False,
+    engine: EngineOption = EngineName.local,
+    ray_address: RayAddress = None,
+    shards: Shards = None,
+    windows_per_shard: WindowsPerShard = 1000,
+    audio_root: AudioRoot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cut long recordings without speakers into windows, at silences or by a fixed hop.
+
+    An interrupted run goes on where it was. Does nothing where everything is done.
+    """
+    from playhead.curate.cut_config import CutConfig
+
+    flags = {
+        "by": by,
+        "min_seconds": min_seconds,
+        "max_seconds": max_seconds,
+        "min_silence": min_silence,
+        "hop_seconds": hop_seconds,
+    }
+    files, parameters = _parameters(CutConfig, inputs, config, flags)
+    run = {"rows_per_shard": rows_per_shard, "repeat": repeat, "force": force}
+    _curate(
+        (files, out, parameters),
+        {**run, **_work(engine, ray_address, workers), **_audio(shards, windows_per_shard, audio_root, on_error)},
+        on_error,
+        as_json=as_json,
+    )
+
+
+def _parameters(kind: Any, inputs: list[str], file: Path | None, flags: dict[str, Any]) -> tuple[list[str], Any]:
+    """The files among the arguments, and the checked parameters of all that gives them."""
+    from playhead.curate.settings import read_config, split_words
+
     files, overrides = split_words(inputs)
     if not files:
         raise typer.BadParameter("no file to read among the arguments", param_hint="INPUT...")
-    parameters = read_config(config, overrides, {name: value for name, value in flags.items() if value is not None})
-    with curating() as progress:
-        report = curate_windows(
-            files,
-            out,
-            parameters,
-            rows_per_shard=rows_per_shard,
-            workers=workers,
-            on_error=on_error,  # type: ignore[arg-type]
-            loss_details=loss_details,
-            repeat=repeat,
-            force=force,
-            progress=progress,
+    given = {name: value for name, value in flags.items() if value is not None}
+    return files, read_config(kind, file, overrides, given)
+
+
+def _work(engine: EngineName, ray_address: str | None, workers: int | None) -> dict[str, Any]:
+    chosen = engine_of(engine, ray_address, workers)
+    return {"engine": chosen, "workers": workers if chosen is None else None}
+
+
+def _audio(shards: Audio | None, windows_per_shard: int, audio_root: Path | None, on_error: BadRow) -> dict[str, Any]:
+    if shards is None:
+        return {}
+    from playhead.curate.shards import ShardConfig
+
+    root = None if audio_root is None else str(audio_root)
+    return {
+        "shards": ShardConfig(
+            kind=shards.value, windows_per_shard=windows_per_shard, audio_root=root, on_error=on_error.value
         )
+    }
+
+
+def _curate(
+    what: tuple[list[str], str, WindowConfig | CutConfig], how: dict[str, Any], on_error: BadRow, *, as_json: bool
+) -> None:
+    from playhead.cli.curate_view import curating, print_windows
+    from playhead.curate.run import curate_windows
+
+    with curating() as progress:
+        report = curate_windows(*what, on_error=on_error.value, progress=progress, **how)
     print_windows(report, as_json=as_json)

@@ -5,32 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
+from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 
 from playhead.cli.screen import bar, console, count, grid, percent, print_json
+from playhead.curate.reasons import MEANINGS
 from playhead.curate.run import CurateReport, Progress
-from playhead.curate.summary import REASONS, Histogram, Summary, percentages, plain, rates
+from playhead.curate.shards import ShardsProgress, ShardsReport
+from playhead.curate.summary import Histogram, Summary, percentages, plain, rates
 
 _BAR_WIDTH = 30
 
 
 @contextmanager
-def curating() -> Iterator[Callable[[Progress], None]]:
+def curating() -> Iterator[Callable[[Progress | ShardsProgress], None]]:
     """A bar on a terminal; nothing in a pipe."""
     screen = console(stderr=True)
-    columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         task = bars.add_task("rows", total=None)
-        yield lambda done: bars.update(task, completed=done.done_rows, total=done.total_rows)
+
+        def show(done: Progress | ShardsProgress) -> None:
+            if isinstance(done, Progress):
+                bars.update(task, completed=done.done_rows, total=done.total_rows)
+            else:
+                bars.update(task, description="tars", completed=done.done_shards, total=None)
+
+        yield show
 
 
 def print_windows(report: CurateReport, *, as_json: bool) -> None:
     if as_json:
         about = {"out": report.out, "changed": report.changed, "resumed_shards": report.num_resumed}
-        print_json({**about, **plain(report.summary)})
+        audio = {} if report.shards is None else {"shards": msgspec.to_builtins(report.shards)}
+        print_json({**about, **plain(report.summary), **audio})
         return
     screen, summary = console(), report.summary
     screen.print(_totals(summary))
@@ -40,8 +52,11 @@ def print_windows(report: CurateReport, *, as_json: bool) -> None:
     for name, title in (("kept_duration", "seconds"), ("kept_speakers", "speakers"), ("kept_overlap", "overlap")):
         if summary.num_kept:
             screen.print(_histogram(summary.histograms[name], title))
-    if not report.changed:
+    if report.shards is not None:
+        _print_shards(screen, report.shards)
+    if not report.changed and (report.shards is None or report.shards.kept_shards == report.shards.num_shards):
         screen.print("nothing changed")
+    if not report.changed:
         return
     screen.print(f"plots and tables: {report.out}/report.html", soft_wrap=True)
     speed, metrics = rates(summary), summary.metrics
@@ -53,6 +68,16 @@ def print_windows(report: CurateReport, *, as_json: bool) -> None:
         f"process_entry_time {metrics.process_entry_time:.2f} s, filter_time {metrics.filter_time:.2f} s, "
         f"of {metrics.process_time:.2f} s in all shards"
     )
+
+
+def _print_shards(screen: Console, shards: ShardsReport) -> None:
+    kept = f", {shards.kept_shards:,} of them from before" if shards.kept_shards else ""
+    screen.print(
+        f"audio: {count(shards.num_windows, 'window')}, {_hours(shards.seconds)} hours, {decimal(shards.num_bytes)} in "
+        f"{count(shards.num_shards, 'tar')}{kept}"
+    )
+    if shards.rejected:
+        screen.print(f"audio: {count(len(shards.rejected), 'window')} rejected, listed in audio-rejected.jsonl")
 
 
 def _totals(summary: Summary) -> Grid:
@@ -68,10 +93,10 @@ def _totals(summary: Summary) -> Grid:
 def _losses(summary: Summary) -> Grid:
     table = grid("<lost", "<because", ">segments", ">of the segments", ">seconds", ">of the seconds")
     shares = percentages(summary)
-    for reason, meaning in REASONS.items():
-        loss, (of_segments, of_seconds) = summary.losses[reason], shares[reason]
+    for reason, loss in summary.losses.items():
+        of_segments, of_seconds = shares[reason]
         shown = (f"{loss.count:,}", percent(of_segments / 100), f"{loss.seconds:,.1f}", percent(of_seconds / 100))
-        table.add_row(f"lost_{reason}", meaning, *shown)
+        table.add_row(f"lost_{reason}", MEANINGS[reason], *shown)
     return table
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import fields, force_setattr
 
+from playhead.curate.reasons import WINDOW_REASONS
 from playhead.errors import RecipeError
 from playhead.recipe.words import describe
 
@@ -20,6 +21,9 @@ class WindowConfig(Struct, frozen=True, kw_only=True, dict=True):
 
     Law: a value of it is one that both stages can work with; any other raises a RecipeError.
     """
+
+    stage: ClassVar[str] = "windows"
+    reasons: ClassVar[tuple[str, ...]] = tuple(WINDOW_REASONS)
 
     target_window_duration: float = 120.0
     tolerance: float = 0.1

@@ -19,7 +19,6 @@ from playhead.curate.overlap import Times, among, filter_overlaps, times_of
 from playhead.curate.scanned import Scanner, suits
 from playhead.curate.search import FloatArray
 from playhead.curate.splice import Splicer
-from playhead.curate.summary import REASONS
 from playhead.curate.tally import RowFacts
 
 
@@ -50,7 +49,7 @@ class Curator:
             done = self.quickly(line, file, number)
             if done is not None:
                 return done
-        return self.plainly(_read(line), file, number)
+        return self.plainly(read_row(line), file, number)
 
     def quickly(self, line: bytes, file: bytes = b'""', number: int = 0) -> Curated | None:
         """The row by kernels; None if it is unusual or has a fault. A row in another writing is written anew first."""
@@ -73,10 +72,7 @@ class Curator:
         between = perf_counter()
         found = filter_overlaps(built, self._config)
         ended = perf_counter()
-        try:
-            line = dumps(found) + b"\n"
-        except UnicodeEncodeError as error:
-            raise RowError("", "text with half a surrogate pair", found=str(error)) from error
+        line = write_row(found)
         facts = _facts(row, built, found, self._config)
         facts.build_seconds, facts.filter_seconds = between - began, ended - between
         kept = [window["segments"] for window in found["filtered_windows"]]
@@ -93,7 +89,14 @@ def _is_text(line: bytes) -> bool:
     return True
 
 
-def _read(line: bytes) -> Any:
+def write_row(row: Row) -> bytes:
+    try:
+        return dumps(row) + b"\n"
+    except UnicodeEncodeError as error:
+        raise RowError("", "text with half a surrogate pair", found=str(error)) from error
+
+
+def read_row(line: bytes) -> Any:
     try:
         return loads(line)
     except UnicodeDecodeError as error:
@@ -108,16 +111,16 @@ def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
     kept = among(times, found["filtered"]) if windows else []
     return RowFacts(
         num_segments=stats["total_segments"],
-        last_end=float(max((segment["end"] for segment in row["segments"]), default=0.0)),
+        last_end=float(max((segment["end"] for segment in row.get("segments", [])), default=0.0)),
         total_dur=stats["total_dur"],
-        losses={reason: (stats[f"lost_{reason}"], stats[f"dur_lost_{reason}"]) for reason in REASONS},
+        losses={reason: (stats[f"lost_{reason}"], stats[f"dur_lost_{reason}"]) for reason in config.reasons},
         truncation_events=built["truncation_events"],
         low_rate=row.get("audio_sample_rate", 0) < config.min_sample_rate,
         durations=[end - start for end, start in times],
         speakers=[len(speaker_durations(window["segments"])) for window in windows],
-        overlaps=_overlaps(times),
+        overlaps=overlaps_of(times),
         kept=kept,
-        kept_overlaps=_overlaps([times[i] for i in kept]),
+        kept_overlaps=overlaps_of([times[i] for i in kept]),
         total_dur_window=found["total_dur_window"] if windows else 0.0,
         filtered_dur=found["filtered_dur"] if windows else 0.0,
         build_seconds=0.0,
@@ -125,6 +128,6 @@ def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
     )
 
 
-def _overlaps(times: list[Times]) -> FloatArray:
+def overlaps_of(times: list[Times]) -> FloatArray:
     pairs = np.array(times, dtype=np.float64).reshape(-1, 2)
     return closest_overlaps(pairs[:, 1], pairs[:, 0], sorted_by_times(pairs[:, 1], pairs[:, 0]))

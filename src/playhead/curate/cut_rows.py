@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from playhead.curate.cut_config import CutConfig
-from playhead.curate.cutting import BETWEEN_HOPS, PAST_END, TOO_SHORT, Cut, Cuts, cut, ticks
+from playhead.curate.cutting import Cut, Cuts, cut, ticks
 from playhead.errors import DataError
 
-_REASONS = (TOO_SHORT, BETWEEN_HOPS, PAST_END)
 _OF_THE_WHOLE = ("text", "words")
 
 
@@ -21,7 +20,7 @@ def cut_row(row: Mapping[str, Any], config: CutConfig) -> dict[str, Any]:
     into the part is not known. `stats` are counts and seconds: `total_segments`, `total_dur` of speech, and
     `lost_*`, `dur_lost_*` for every reason.
     """
-    segments = row.get("segments")
+    segments = row.get("segments", [] if config.by == "hop" else None)
     if not isinstance(segments, list) or not all(isinstance(segment, dict) for segment in segments):
         raise DataError("segments: is no list of segments", found=type(segments).__name__, expected="a list of objects")
     duration = _duration(row)
@@ -49,7 +48,7 @@ def _parts(segments: list[dict[str, Any]], window: Cut, duration: float | None) 
 
 def _stats(num_segments: int, found: Cuts) -> dict[str, Any]:
     stats: dict[str, Any] = {"total_segments": num_segments, "total_dur": found.speech_seconds}
-    for reason in _REASONS:
+    for reason in CutConfig.reasons:
         loss = found.losses.get(reason)
         stats[f"lost_{reason}"] = 0 if loss is None else loss.count
         stats[f"dur_lost_{reason}"] = 0.0 if loss is None else loss.seconds

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from playhead.curate.cut_config import CutConfig
+from playhead.curate.reasons import BETWEEN_HOPS, PAST_END, TOO_SHORT
 from playhead.curate.spans import Span, minus, union
+from playhead.curate.summary import Loss
 from playhead.errors import DataError
-
-TOO_SHORT = "too_short"  # stands alone, or is left over, and makes no window of min_seconds
-BETWEEN_HOPS = "between_hops"  # the hop is longer than a window
-PAST_END = "past_end"  # a segment goes on after the end of the recording
 
 _TICKS = 1_000_000
 
@@ -29,14 +27,6 @@ class Cut(NamedTuple):
     end: float
     first_segment: int
     last_segment: int
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Stretches of speech that are in no window."""
-
-    count: int
-    seconds: float
 
 
 @dataclass(frozen=True)

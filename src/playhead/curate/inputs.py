@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,14 @@ from msgspec import Struct
 from playhead.errors import DataError, RecipeError
 from playhead.formats.contract import Means
 from playhead.formats.lines import read_lines
-from playhead.store import Stamp, list_files, open_file, stamp
+from playhead.store import Stamp, is_url, list_files, open_file, stamp
+from playhead.store.globbing import has_magic
+from playhead.store.remote import list_remote
 
 SUFFIXES = (".jsonl", ".json")
 MEANS = Means(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
 
+_REMOTE_BYTES = 1 << 23  # a request for a little costs as much as one for more
 _ROWS_TO_A_MARK = 256
 
 
@@ -53,7 +57,7 @@ def find_inputs(words: Sequence[str], out: Path) -> list[Input]:
     """The files that paths, directories and patterns name, in that order. Law: none twice, none inside `out`."""
     patterns = [pattern for word in words for pattern in _within(word)]
     paths = list_files(patterns)
-    inside = [path for path in paths if Path(path).resolve().is_relative_to(out.resolve())]
+    inside = [path for path in paths if not is_url(path) and Path(path).resolve().is_relative_to(out.resolve())]
     if inside:
         raise RecipeError(
             f"{inside[0]}: lies in the directory to write to",
@@ -65,10 +69,14 @@ def find_inputs(words: Sequence[str], out: Path) -> list[Input]:
 
 
 def _within(word: str) -> list[str]:
+    """The manifests in a directory, local or under a prefix of a store; what is no directory stands for itself."""
     path = Path(word)
-    if not path.is_dir():
+    if is_url(word) and not has_magic(word) and path.suffix not in SUFFIXES:
+        found = [url for url in list_remote(word) if url.endswith(SUFFIXES)]
+    elif path.is_dir():
+        found = sorted(str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    else:
         return [word]
-    found = sorted(str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
     if not found:
         raise DataError(
             f"{word}: holds no manifest", expected="files that end in .jsonl or .json", fix="correct the path"
@@ -76,11 +84,15 @@ def _within(word: str) -> list[str]:
     return found
 
 
+def _means(path: str) -> Means:
+    return replace(MEANS, chunk_bytes=_REMOTE_BYTES) if is_url(path) else MEANS
+
+
 def survey(given: Input) -> Survey:
     num_rows = 0
     marks: list[tuple[int, int]] = []
     with open_file(given.path) as file:
-        for lines in read_lines(file, MEANS):
+        for lines in read_lines(file, _means(given.path)):
             line, counted = lines.first_line, 0
             for row in range(-num_rows % _ROWS_TO_A_MARK, lines.starts.size, _ROWS_TO_A_MARK):
                 start = int(lines.starts[row])
@@ -127,7 +139,7 @@ def read_rows(span: Span) -> Iterator[tuple[int, bytes]]:
         raise changed
     skip, left = span.skip, span.num_rows
     with open_file(span.input.path) as file:
-        for lines in read_lines(file, MEANS, span.byte, span.line):
+        for lines in read_lines(file, _means(span.input.path), span.byte, span.line):
             wanted = slice(skip, skip + left)
             starts, ends = lines.starts[wanted].tolist(), lines.ends[wanted].tolist()
             line, counted, data = lines.first_line, 0, lines.data

@@ -14,6 +14,8 @@ import msgspec
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.curated import Curated, Curator
+from playhead.curate.cut_config import CutConfig
+from playhead.curate.cutter import Cutter
 from playhead.curate.exact_json import dumps
 from playhead.curate.faults import RowError
 from playhead.curate.inputs import Span, read_rows
@@ -46,7 +48,7 @@ class CurateJob:
 
     number: int
     spans: tuple[Span, ...]
-    config: WindowConfig
+    config: WindowConfig | CutConfig
     loss_details: bool
     on_error: OnError
     out: Path
@@ -130,7 +132,7 @@ class _Rejects:
         self._file.write(msgspec.json.encode(entry) + b"\n")
 
 
-def _curated(curator: Curator, raw: bytes, path: str, number: int) -> Curated:
+def _curated(curator: Curator | Cutter, raw: bytes, path: str, number: int) -> Curated:
     if not raw:
         raise RowError("", "no rows in the file", expected="a JSON object on each line")
     return curator.curate(raw, _as_json(path), number)
@@ -142,5 +144,5 @@ def _as_json(path: str) -> bytes:
 
 
 @lru_cache(1)
-def _curator(config: WindowConfig, loss_details: bool) -> Curator:
-    return Curator(config, loss_details=loss_details)
+def _curator(config: WindowConfig | CutConfig, loss_details: bool) -> Curator | Cutter:
+    return Cutter(config) if isinstance(config, CutConfig) else Curator(config, loss_details=loss_details)

@@ -17,6 +17,7 @@ _OWN = (
     "report.html",
     "curate.json",
 )
+TIMED = ("summary.json", "report.html")  # these tell of times, so no two are the same
 _HALF = (".rows-*.tmp", ".windows.*.tmp", ".rejected.*.tmp", ".summary.*.tmp", ".report.*.tmp", ".curate.*.tmp")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import Struct
 
-from playhead.curate.config import WindowConfig
 from playhead.curate.inputs import Input
 from playhead.curate.layout import Layout
 from playhead.errors import PrepareError
@@ -18,7 +19,8 @@ _SHOWN = 5
 class Request(Struct, frozen=True):
     """Everything that the outputs depend on."""
 
-    parameters: WindowConfig
+    stage: str
+    parameters: dict[str, Any]
     loss_details: bool
     rows_per_shard: int
     repeat: int
@@ -27,10 +29,10 @@ class Request(Struct, frozen=True):
 
 
 class Ledger(Struct, frozen=True):
-    """A request, and once it is done the size of each output."""
+    """A request, and once it is done the size of each output, if it is always the same."""
 
     request: Request
-    outputs: dict[str, int] | None = None
+    outputs: dict[str, int | None] | None = None
 
 
 def write_ledger(layout: Layout, ledger: Ledger) -> None:
@@ -54,15 +56,16 @@ def read_ledger(layout: Layout, request: Request) -> Ledger | None:
         raise _refusal(layout, differences)
     for name, size in (found.outputs or {}).items():
         path = layout.out / name
-        if not path.exists() or path.stat().st_size != size:
+        if not path.exists() or size not in (None, path.stat().st_size):
             raise _refusal(layout, [f"{name} is missing, or has been changed since it was written"])
     return found
 
 
 def differences_of(before: Request, now: Request) -> list[str]:
     """In what two requests differ, in words."""
-    names = [field.name for field in msgspec.structs.fields(WindowConfig)]
-    pairs = [(name, getattr(before.parameters, name), getattr(now.parameters, name)) for name in names]
+    if before.stage != now.stage:
+        return [f"`curate {before.stage}` before, `curate {now.stage}` now"]
+    pairs = [(name, before.parameters.get(name), value) for name, value in now.parameters.items()]
     pairs += [(name, getattr(before, name), getattr(now, name)) for name in ("version", "rows_per_shard", "repeat")]
     pairs.append(("loss details", before.loss_details, now.loss_details))
     found = [f"{name}: {was} before, {is_now} now" for name, was, is_now in pairs if was != is_now]

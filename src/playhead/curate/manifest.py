@@ -44,29 +44,36 @@ class WindowLine(msgspec.Struct, frozen=True):
     source: Source
 
 
-def window_lines(row: Row, windows: Sequence[list[Row]], source: Source) -> bytes:
-    """The lines of a row's kept windows, each given as its segments, in order."""
+def window_lines(
+    row: Row, windows: Sequence[list[Row]], source: Source, times: Sequence[tuple[float, float]] | None = None
+) -> bytes:
+    """The lines of a row's kept windows, each given as its segments, in order; `times` are by default theirs."""
     audio = dumps(row.get("audio_filepath"))
-    times = [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
+    times = times or [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
     names = number_twins([window_id(audio, start, end) for start, end in times])
-    lines = [_window_line(name, row, segments, source) for name, segments in zip(names, windows, strict=True)]
+    found = zip(names, windows, times, strict=True)
+    lines = [_window_line(name, row, segments, source, *bounds) for name, segments, bounds in found]
     return b"".join([_encode(line) + b"\n" for line in lines])
 
 
-def _window_line(name: str, row: Row, segments: list[Row], source: Source) -> WindowLine:
-    start, end = segments[0]["start"], segments[-1]["end"]
+def _window_line(name: str, row: Row, segments: list[Row], source: Source, start: float, end: float) -> WindowLine:
     turns = turns_of(segments)
     return WindowLine(
         id=name,
         audio_filepath=row.get("audio_filepath"),
         offset=start,
         duration=end - start,
-        sample_rate=row.get("audio_sample_rate"),
-        speakers=tuple({segment["speaker"]: None for segment in segments if segment.get("speaker")}),
+        sample_rate=row.get("audio_sample_rate", row.get("sampling_rate")),
+        speakers=speakers_of(segments),
         text=" ".join([turn.text for turn in turns if turn.text]),
         turns=tuple(turns),
         source=source,
     )
+
+
+def speakers_of(segments: list[Row]) -> tuple[Any, ...]:
+    """Who speaks, in the order of first words."""
+    return tuple({segment["speaker"]: None for segment in segments if segment.get("speaker")})
 
 
 def window_id(audio: bytes, start: float, end: float) -> str:

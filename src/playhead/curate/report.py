@@ -9,8 +9,9 @@ from html import escape
 import msgspec
 
 from playhead.curate.plot import histogram_svg
+from playhead.curate.reasons import MEANINGS
 from playhead.curate.report_style import STYLE
-from playhead.curate.summary import REASONS, Notable, Summary, percentages, rates
+from playhead.curate.summary import Notable, Summary, percentages, rates
 
 _NUMBER = re.compile(r"-?[\d,.]+( %)?")
 
@@ -25,7 +26,7 @@ def report_html(summary: Summary) -> str:
         _section("Largest rows", _notable(summary.largest)),
         _section("Slowest rows", _notable(summary.slowest)),
         _section("Stages", _metrics(summary)),
-        _section("Parameters", _pairs(msgspec.to_builtins(summary.parameters).items())),
+        _section("Parameters", _pairs(summary.parameters.items())),
     ]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     return (
@@ -58,11 +59,11 @@ def _figures(summary: Summary) -> str:
 def _losses(summary: Summary) -> str:
     shares = percentages(summary)
     rows = []
-    for reason, meaning in REASONS.items():
-        loss, (of_segments, of_seconds) = summary.losses[reason], shares[reason]
+    for reason, loss in summary.losses.items():
+        of_segments, of_seconds = shares[reason]
         bar = f'<div class="bar"><div style="width:{min(100.0, of_seconds):.2f}%"></div></div>'
         numbers = (f"{loss.count:,}", f"{of_segments:.2f} %", f"{loss.seconds:,.1f}", f"{of_seconds:.2f} %")
-        rows.append((f"<code>lost_{reason}</code>", escape(meaning), *numbers, bar))
+        rows.append((f"<code>lost_{reason}</code>", escape(MEANINGS[reason]), *numbers, bar))
     head = ("reason", "meaning", "segments", "of all", "seconds", "of all", "")
     note = "A segment is lost if no window begins with it; it may still stand inside one. The last two are in lost_win."
     return _table(head, rows) + f'<p class="note">{note}</p>'

@@ -1,29 +1,35 @@
-"""`curate_windows`: manifests of diarised recordings -> a directory of rows with windows, and of windows."""
+"""`curate_windows`: manifests of recordings -> a directory of rows with windows, of windows, and of their audio."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import msgspec
 from msgspec import Struct
 
+from playhead.curate.clips import import_soundfile
 from playhead.curate.config import WindowConfig
+from playhead.curate.cut_config import CutConfig
 from playhead.curate.inputs import MEANS, Survey, deal, find_inputs, survey, total_rows
 from playhead.curate.job import CurateJob, OnError
-from playhead.curate.layout import Layout
+from playhead.curate.layout import TIMED, Layout
 from playhead.curate.ledger import Ledger, Request, read_ledger, write_ledger
 from playhead.curate.report import report_html
+from playhead.curate.shards import ShardConfig, ShardsProgress, ShardsReport, write_shards
 from playhead.curate.summary import Summary, merge, plain
 from playhead.errors import PlayheadError, RecipeError
 from playhead.formats.contract import Shard
 from playhead.formats.jsonl import TRACK, Jsonl
 from playhead.prepare.effort import default_workers
+from playhead.prepare.engines import Engine, Local
+from playhead.prepare.engines.shared import expect_file
 from playhead.prepare.lock import only_one
 from playhead.prepare.work import run_jobs, write_sidecars
-from playhead.store import replacing
+from playhead.store import is_url, replacing
 
 ROWS_PER_SHARD = 2000
 _COPY_BYTES = 1 << 22
@@ -45,12 +51,13 @@ class CurateReport(Struct, frozen=True):
     changed: bool
     num_resumed: int
     summary: Summary
+    shards: ShardsReport | None = None
 
 
 def curate_windows(
     inputs: Sequence[str],
     out: str | Path,
-    config: WindowConfig | None = None,
+    config: WindowConfig | CutConfig | None = None,
     *,
     rows_per_shard: int = ROWS_PER_SHARD,
     workers: int | None = None,
@@ -58,50 +65,88 @@ def curate_windows(
     loss_details: bool = True,
     repeat: int = 1,
     force: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    engine: Engine | None = None,
+    shards: ShardConfig | None = None,
+    progress: Callable[[Progress | ShardsProgress], None] | None = None,
 ) -> CurateReport:
-    """Cut every row of the inputs into windows, and keep those that overlap little.
+    """Cut every row of the inputs into windows: by speakers, keeping those that overlap little, or as a CutConfig says.
 
-    Law: the outputs, times in the summary aside, depend on the inputs and parameters only: not on `workers`, nor on
-    how often the run was killed and begun again.
+    An `engine` does the work in place of `workers` processes here; it is closed at the end. With `shards` the audio of
+    the windows is cut too.
+
+    Law: the outputs, times in the summary aside, depend on the inputs and parameters only: not on who
+    does the work, nor on how often the run was killed and begun again.
     """
     if min(rows_per_shard, repeat) < 1:
         raise RecipeError("rows per shard and repetitions are counts", expected="1 or more")
-    began = perf_counter()
-    layout = Layout(Path(out))
+    if is_url(str(out)):
+        raise RecipeError(
+            f"{out}: nothing is written to stores yet", expected="a directory", fix="write to a directory and copy it"
+        )
+    if shards is not None:
+        import_soundfile()  # a missing extra is told before hours of work
     config = config or WindowConfig()
+    own = Local(default_workers() if workers is None else max(1, workers))
+    layout = Layout(Path(out))
     found = tuple(find_inputs(inputs, layout.out))
-    request = Request(config, loss_details, rows_per_shard, repeat, found)
-    with only_one(layout.out / ".curate", "written", "one `playhead curate` at a time for each --out"):
-        layout.remove_half_files()
-        if force:
-            layout.clear()
-        ledger = read_ledger(layout, request)
-        if ledger is not None and ledger.outputs is not None:
-            layout.remove_work()
-            summary = msgspec.json.decode(layout.summary.read_bytes(), type=Summary)
-            return CurateReport(str(out), False, 0, summary)
-        layout.make()
-        if ledger is None:
-            write_ledger(layout, Ledger(request))
-        plan = _Plan(request, [survey(each) for each in found], on_error, layout)
-        resumed = plan.run(default_workers() if workers is None else workers, progress)
-        summary = _finish(layout, plan, began)
-        write_ledger(layout, Ledger(request, _sizes(layout)))
+    parameters = msgspec.to_builtins(config)
+    request = Request(config.stage, parameters, loss_details, rows_per_shard, repeat, found)
+    try:
+        with only_one(layout.out / ".curate", "written", "one `playhead curate` at a time for each --out"):
+            report = _curate(layout, request, _Means(config, on_error, engine or own, force, progress))
+        if shards is None:
+            return report
+        return msgspec.structs.replace(
+            report, shards=write_shards(layout.windows, layout.out, shards, engine or own, progress)
+        )
+    finally:
+        if engine is not None:
+            engine.close()
+
+
+@dataclass(frozen=True)
+class _Means:
+    """How the work is done."""
+
+    config: WindowConfig | CutConfig
+    on_error: OnError
+    engine: Engine
+    force: bool
+    progress: Callable[[Progress | ShardsProgress], None] | None
+
+
+def _curate(layout: Layout, request: Request, means: _Means) -> CurateReport:
+    began = perf_counter()
+    layout.remove_half_files()
+    if means.force:
+        layout.clear()
+    ledger = read_ledger(layout, request)
+    if ledger is not None and ledger.outputs is not None:
         layout.remove_work()
-    return CurateReport(str(out), True, resumed, summary)
+        summary = msgspec.json.decode(layout.summary.read_bytes(), type=Summary)
+        return CurateReport(str(layout.out), False, 0, summary)
+    layout.make()
+    if ledger is None:
+        write_ledger(layout, Ledger(request))
+    plan = _Plan(request, [survey(each) for each in request.inputs], means, layout)
+    resumed = plan.run()
+    summary = _finish(layout, plan, began)
+    write_ledger(layout, Ledger(request, _sizes(layout)))
+    layout.remove_half_files()  # of workers that were lost on the way
+    layout.remove_work()
+    return CurateReport(str(layout.out), True, resumed, summary)
 
 
 class _Plan:
     """The shards of a request, and what is known of those that are done."""
 
-    def __init__(self, request: Request, surveys: list[Survey], on_error: OnError, layout: Layout) -> None:
-        self._request, self._surveys, self._on_error, self._layout = request, surveys, on_error, layout
+    def __init__(self, request: Request, surveys: list[Survey], means: _Means, layout: Layout) -> None:
+        self._request, self._surveys, self._means, self._layout = request, surveys, means, layout
         self.total_rows = total_rows(surveys) * request.repeat
         self.num_shards = max(1, -(-self.total_rows // request.rows_per_shard))
         self._failures: dict[int, PlayheadError] = {}
 
-    def run(self, workers: int, progress: Callable[[Progress], None] | None) -> int:
+    def run(self) -> int:
         """Make the shards that are not there; tells how many were. The first failure in row order is raised."""
         marked = {number for number in range(self.num_shards) if self._is_done(number)}
         done_shards = len(marked)
@@ -111,12 +156,16 @@ class _Plan:
             if isinstance(outcome, PlayheadError):
                 self._failures[job.number] = outcome
                 return
+            expect_file(self._layout.mark(job.number))
             done_shards += 1
-            if progress is not None:
+            if self._means.progress is not None:
                 rows = min(done_shards * self._request.rows_per_shard, self.total_rows)
-                progress(Progress(done_shards, self.num_shards, rows, self.total_rows))
+                self._means.progress(Progress(done_shards, self.num_shards, rows, self.total_rows))
 
-        run_jobs(self._jobs(marked), max(1, min(workers, self.num_shards - len(marked))), done)
+        engine = self._means.engine
+        if isinstance(engine, Local):  # no process for nothing
+            engine = Local(max(1, min(engine.workers, self.num_shards - len(marked))))
+        run_jobs(self._jobs(marked), engine, done)
         if self._failures:
             raise self._failures[min(self._failures)]
         return len(marked)
@@ -130,7 +179,7 @@ class _Plan:
                 return
             if number not in marked:
                 yield CurateJob(
-                    number, spans, request.parameters, request.loss_details, self._on_error, self._layout.out
+                    number, spans, self._means.config, request.loss_details, self._means.on_error, self._layout.out
                 )
 
     def _is_done(self, number: int) -> bool:
@@ -167,5 +216,6 @@ def _join(target: Path, parts: Sequence[Path]) -> None:
                 shutil.copyfileobj(piece, file, _COPY_BYTES)
 
 
-def _sizes(layout: Layout) -> dict[str, int]:
-    return {path.name: path.stat().st_size for path in layout.own_files() if path != layout.ledger}
+def _sizes(layout: Layout) -> dict[str, int | None]:
+    found = [path for path in layout.own_files() if path != layout.ledger]
+    return {path.name: None if path.name in TIMED else path.stat().st_size for path in found}

@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from playhead.curate.reasons import WINDOW_REASONS
 from playhead.types import BoolArray, IntArray, kernel
 
 FloatArray = npt.NDArray[np.float64]
 
 LOW_BANDWIDTH, NO_WINDOW, OTHER_SPEAKERS, WINDOW = 0, 1, 2, 3
-REASONS = ("bw", "sr", "spk", "win", "no_spkr", "next_seg_bm")  # in the order of a row's stats
+REASONS = tuple(WINDOW_REASONS)
 _BW, _SPK, _WIN, _NO_SPKR, _NEXT_BW = 0, 2, 3, 4, 5
 # Ids of speakers that are not; real ones count from 1. A missing name differs from an empty one only as the next.
 MISSING_ID, NOBODY_ID, NO_SPEAKER_ID = -2, -1, 0

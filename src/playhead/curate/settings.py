@@ -5,30 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from msgspec.structs import fields
 
 from playhead.curate.config import WindowConfig
+from playhead.curate.cut_config import CutConfig
 from playhead.errors import DataError, RecipeError
 from playhead.recipe.words import describe, nearest
+
+Config = TypeVar("Config", WindowConfig, CutConfig)
 
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 
 
-def read_config(file: Path | None, overrides: Mapping[str, Any], flags: Mapping[str, Any]) -> WindowConfig:
+def read_config(
+    kind: type[Config], file: Path | None, overrides: Mapping[str, Any], flags: Mapping[str, Any]
+) -> Config:
     """The file's parameters, replaced by the words and the flags; a parameter given both ways is refused."""
     named = {} if file is None else _named(file)
     both = sorted(set(overrides) & set(flags))
     if both:
         raise RecipeError(f"{both[0]}: given twice", found=f"as `{both[0]}=` and as a flag", fix="remove one of them")
     given = {**named, **overrides, **flags}
-    known = [field.name for field in fields(WindowConfig)]
+    known = [field.name for field in fields(kind)]
     for name in given:
         if name not in known:
             raise _unknown(name, known)
-    return WindowConfig(**given)
+    return kind(**given)
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

@@ -44,6 +44,7 @@ class _Window(Struct):
     audio_filepath: str
     duration: float
     offset: float = 0.0
+    source: Any = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class ShardJob:
     first_line: int
     lines: tuple[bytes, ...]
     target: Path
-    audio_root: str
+    audio_root: str | None
     kind: Kind
     on_error: Literal["stop", "reject"]
 
@@ -108,7 +109,12 @@ class ShardJob:
         return window
 
     def path_of(self, window: _Window) -> str:
-        return os.path.join(self.audio_root, window.audio_filepath)  # noqa: PTH118 - its spelling is kept
+        """Where a window's recording is. Relative paths begin at the root, or where the row that it was cut from is."""
+        root = self.audio_root
+        if root is None:
+            origin = window.source.get("file") if isinstance(window.source, dict) else None
+            root = os.path.dirname(origin if isinstance(origin, str) else self.manifest)  # noqa: PTH120 - as below
+        return os.path.join(root, window.audio_filepath)  # noqa: PTH118 - its spelling is kept
 
     def _placed(self, error: PlayheadError, number: int) -> DataError:
         problem = f"{self.manifest}, line {number:,}: {error.problem}"

@@ -27,7 +27,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """`audio_root` is where relative audio paths begin; by default the manifest's own folder."""
+    """`audio_root` is where relative audio paths begin; by default in the folder of a row's own manifest."""
 
     kind: Kind = "wav"
     windows_per_shard: int = 1000
@@ -118,12 +118,11 @@ class _Run:
 
 
 def _jobs(manifest: Path, directory: Path, config: ShardConfig) -> Iterator[ShardJob]:
-    root = str(manifest.parent.absolute()) if config.audio_root is None else config.audio_root
     lines = _lines(manifest)
     number, first = 0, 1
     while group := tuple(islice(lines, config.windows_per_shard)):
         target = directory.absolute() / f"audio-{number:05d}.tar"
-        yield ShardJob(str(manifest), first, group, target, root, config.kind, config.on_error)
+        yield ShardJob(str(manifest), first, group, target, config.audio_root, config.kind, config.on_error)
         number, first = number + 1, first + len(group)
 
 

@@ -8,26 +8,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from playhead.curate.config import WindowConfig
+from playhead.curate.reasons import MEANINGS
 
 NUM_DURATION_BINS = 24
 NUM_OVERLAP_BINS = 20
 NUM_SHOWN = 10
 
-# Reasons as in the rows' stats, and what they mean. `win` counts starts that made no window; of these, the last two
-# tell of the segment at which it ended.
-REASONS = {
-    "sr": "the sample rate is too low",
-    "bw": "the bandwidth is too low",
-    "win": "no window of the asked duration starts here",
-    "spk": "too few or too many speakers",
-    "no_spkr": "no window: the next segment has no speaker",
-    "next_seg_bm": "no window: the next segment has too low a bandwidth",
-}
-
 
 class Loss(Struct, frozen=True):
-    """Segments that begin no window for a reason, and their seconds."""
+    """Segments that begin no window for a reason, or stretches of speech that are in none, and their seconds."""
 
     count: int = 0
     seconds: float = 0.0
@@ -71,7 +60,8 @@ class Summary(Struct, frozen=True):
     row. `wall_seconds` and what is per second are of the run that ended the work.
     """
 
-    parameters: WindowConfig
+    stage: str
+    parameters: dict[str, Any]
     num_rows: int = 0
     num_rejected: int = 0
     num_low_rate: int = 0
@@ -107,7 +97,7 @@ def merge(summaries: Sequence[Summary]) -> Summary:
     return msgspec.structs.replace(
         first,
         **added,
-        losses={reason: _add_losses(summary.losses[reason] for summary in summaries) for reason in REASONS},
+        losses={reason: _add_losses(summary.losses[reason] for summary in summaries) for reason in first.losses},
         rejected=_add_counts(summary.rejected for summary in summaries),
         histograms={name: _add_histograms(name, summaries) for name in first.histograms},
         slowest=most((row for summary in summaries for row in summary.slowest), by="seconds"),
@@ -144,7 +134,7 @@ def plain(summary: Summary) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(summary)
     for name, (of_segments, of_seconds) in percentages(summary).items():
         found["losses"][name] |= {
-            "meaning": REASONS[name],
+            "meaning": MEANINGS[name],
             "percent_of_segments": of_segments,
             "percent_of_seconds": of_seconds,
         }

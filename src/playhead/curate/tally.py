@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from playhead.curate.build import add_up
 from playhead.curate.config import WindowConfig
+from playhead.curate.cut_config import CutConfig
 from playhead.curate.search import FloatArray
 from playhead.curate.summary import (
     NUM_DURATION_BINS,
     NUM_OVERLAP_BINS,
     NUM_SHOWN,
-    REASONS,
     Histogram,
     Loss,
     Metrics,
@@ -55,14 +56,14 @@ class RowFacts(Struct):
 class Tally:
     """Adds rows up; `summary` at any time says what there is."""
 
-    config: WindowConfig
+    config: WindowConfig | CutConfig
     numbers: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_NUMBERS, 0))
-    losses: dict[str, Loss] = field(default_factory=lambda: dict.fromkeys(REASONS, Loss()))
     rejected: dict[str, int] = field(default_factory=dict)
     slowest: list[Notable] = field(default_factory=list)
     largest: list[Notable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.losses = dict.fromkeys(self.config.reasons, Loss())
         low, high = self.config.min_duration, self.config.max_duration
         speakers = np.arange(self.config.max_speakers + 2) - 0.5
         self._edges = {
@@ -138,7 +139,8 @@ class Tally:
             for name, counts in self._counts.items()
         }
         return Summary(
-            parameters=self.config,
+            stage=self.config.stage,
+            parameters=msgspec.to_builtins(self.config),
             **of,  # type: ignore[arg-type]
             num_rejected=sum(self.rejected.values()),
             bytes_in=bytes_in,

@@ -29,5 +29,5 @@ def expect_file(path: Path) -> None:
     raise PrepareError(
         f"{path}: was written by a worker, and is not on {socket.gethostname()}",
         expected="storage that every machine of the cluster sees under the same path",
-        fix="set `cache_dir` to a shared file system, or leave out --engine ray",
+        fix="write to a shared file system (`cache_dir` of a recipe, --out), or leave out --engine ray",
     )

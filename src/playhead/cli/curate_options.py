@@ -1,0 +1,44 @@
+"""The options that every way of curating has."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+INPUTS_HELP = "Manifests, directories, patterns, URLs; and key=value parameters."
+
+Inputs = Annotated[list[str], typer.Argument(metavar="INPUT...", help=INPUTS_HELP)]
+Out = Annotated[str, typer.Option(help="The directory to write.")]
+Config = Annotated[Path | None, typer.Option(help="A YAML file of parameters.")]
+RowsPerShard = Annotated[int, typer.Option(min=1, help="Rows of the input to a file of rows.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Workers, or jobs at a time on a Ray cluster; by default one a core.")
+]
+Repeat = Annotated[int, typer.Option(min=1, help="Read the input this many times over, to try the scale.")]
+Force = Annotated[bool, typer.Option("--force", help="Write everything anew.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class BadRow(str, Enum):
+    """What a bad row does."""
+
+    stop = "stop"
+    reject = "reject"
+
+
+class Audio(str, Enum):
+    """What audio is written as."""
+
+    wav = "wav"
+    flac = "flac"
+
+
+OnError = Annotated[BadRow, typer.Option(help="What a bad row does: stop the run, or go to rejected.jsonl.")]
+Shards = Annotated[Audio | None, typer.Option(help="Also cut the audio of kept windows into WebDataset tars.")]
+WindowsPerShard = Annotated[int, typer.Option(min=1, help="Windows to a tar of --shards.")]
+AudioRoot = Annotated[
+    Path | None, typer.Option(help="Where relative audio paths begin; by default the folder of their manifest.")
+]
