@@ -29,6 +29,13 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+# The same seconds, once whole and once not: who speaks first comes first.
+EQUAL_SHARES: dict[str, Any] = {
+    "audio_sample_rate": 16000,
+    "segments": [{"start": 0, "end": 5, "speaker": "a"}, {"start": 5.0, "end": 10.0, "speaker": "b"}],
+}
+
+
 def line_of(row: dict[str, Any]) -> str:
     """Kinds of numbers and order of keys show in a text; tuples and lists are alike."""
     return json.dumps(row, ensure_ascii=False) + "\n"
@@ -78,6 +85,7 @@ def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: di
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(3, words=True), {**DEFAULTS, "drop_fields": "", "overlap_percentage": 0})
 @example({"audio_sample_rate": 16000, "segments": []}, DEFAULTS)
+@example(EQUAL_SHARES, {**DEFAULTS, "target_window_duration": 10, "min_bandwidth": 0})
 @example({**conversation(8), "swift_audio_filepath": {"a": float("nan")}}, DEFAULTS)
 @example({**moved(conversation(8), 1e-9), "swift_audio_filepath": None, "audio_sample_rate": 16000.5}, DEFAULTS)
 @example(moved(conversation(6), 2**53), DEFAULTS)
