@@ -10,7 +10,7 @@ import alm_twin
 import pytest
 from hypothesis import example, given, settings
 
-from alm_rows import conversation, parameters, rows
+from alm_rows import any_rows, conversation, parameters
 from playhead.curate import WindowConfig, build_windows, filter_overlaps
 from playhead.curate.curated import Curator
 
@@ -26,6 +26,13 @@ DEFAULTS: dict[str, Any] = {
     "drop_fields_top_level": "words,segments",
     "overlap_percentage": 50,
     "target_duration": 120.0,
+}
+
+
+# The same seconds, once whole and once not: who speaks first comes first.
+EQUAL_SHARES: dict[str, Any] = {
+    "audio_sample_rate": 16000,
+    "segments": [{"start": 0, "end": 5, "speaker": "a"}, {"start": 5.0, "end": 10.0, "speaker": "b"}],
 }
 
 
@@ -49,7 +56,7 @@ def twin(row: dict[str, Any], given_parameters: dict[str, Any]) -> dict[str, Any
     return alm_twin.filtered(alm_twin.built(row, given_parameters), given_parameters)
 
 
-@given(rows(), parameters)
+@given(any_rows, parameters)
 @settings(max_examples=400)
 def test_the_stages_equal_their_slow_twin(row: dict[str, Any], given_parameters: dict[str, Any]) -> None:
     config = WindowConfig(**given_parameters)
@@ -62,7 +69,7 @@ def test_the_stages_equal_their_slow_twin(row: dict[str, Any], given_parameters:
     not alm_oracle.is_installed() and "CI" not in os.environ,
     reason="nemo-curator 1.4.0 is not installed; `make test` installs it",
 )
-@given(rows(), parameters)
+@given(any_rows, parameters)
 @settings(max_examples=400)
 def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: dict[str, Any]) -> None:
     config = WindowConfig(**given_parameters)
@@ -72,12 +79,13 @@ def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: di
     assert found == expected  # tuples are tuples
 
 
-@given(rows(), parameters)
+@given(any_rows, parameters)
 @settings(max_examples=400)
 @example({**conversation(1), "audio_filepath": "\u2028 é"}, DEFAULTS)
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(3, words=True), {**DEFAULTS, "drop_fields": "", "overlap_percentage": 0})
 @example({"audio_sample_rate": 16000, "segments": []}, DEFAULTS)
+@example(EQUAL_SHARES, {**DEFAULTS, "target_window_duration": 10, "min_bandwidth": 0})
 @example({**conversation(8), "swift_audio_filepath": {"a": float("nan")}}, DEFAULTS)
 @example({**moved(conversation(8), 1e-9), "swift_audio_filepath": None, "audio_sample_rate": 16000.5}, DEFAULTS)
 @example(moved(conversation(6), 2**53), DEFAULTS)
@@ -94,7 +102,7 @@ def test_the_fast_way_writes_the_bytes_of_the_plain_one(row: dict[str, Any], giv
             assert bytes(found.line).decode() == line_of(expected)
 
 
-@given(rows(), parameters)
+@given(any_rows, parameters)
 @settings(max_examples=300)
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(5), {**DEFAULTS, "min_speakers": 0, "overlap_percentage": 100})
