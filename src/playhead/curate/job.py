@@ -29,6 +29,7 @@ from playhead.store import replacing
 OnError = Literal["stop", "reject"]
 
 _START_WRITING_BYTES = 1 << 23
+_BUFFER_BYTES = 1 << 20  # fewer and larger writes take the system half the time
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -62,7 +63,7 @@ class CurateJob:
         began = perf_counter()
         layout = Layout(self.out)
         with ExitStack() as files, without_collecting():
-            rows = files.enter_context(replacing(layout.shard(self.number)))
+            rows = files.enter_context(replacing(layout.shard(self.number), _BUFFER_BYTES))
             windows = files.enter_context(replacing(layout.windows_part(self.number)))
             tally, bytes_in = self._write(rows, windows, _Rejects(layout.rejected_part(self.number), files))
             bytes_out = rows.tell()

@@ -106,7 +106,7 @@ class Splicer:
         windows = self._window_lines(found, built, built.firsts[kept], items, heads, source)
         facts = RowFacts(
             num_segments=count,
-            last_end=float(found.end.max()),
+            last_end=float(max(found.ends)),
             total_dur=stats["total_dur"],
             losses=dict(zip(REASONS, zip(built.lost, built.lost_seconds, strict=True), strict=True)),
             truncation_events=built.num_events,

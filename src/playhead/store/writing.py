@@ -39,13 +39,13 @@ def writing_to(path: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, buffer_bytes: int = -1) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` when the block ends and vanishes when it fails."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with writing_to(target):
-            with temporary.open("wb") as file:
+            with temporary.open("wb", buffer_bytes) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
