@@ -90,12 +90,22 @@ def make_megatron() -> None:
 
 
 def make_recordings() -> None:
-    """A minute of quiet noise."""
+    """A minute of quiet noise, and where there is speech in it."""
     import numpy as np
     import soundfile
 
+    from alm_rows import write_manifest
+
     samples = np.random.default_rng(0).integers(-900, 900, 60 * 8000, dtype=np.int16)
     soundfile.write("talk.wav", samples, 8000)
+    speech = [
+        (0.5, 6.0, "good morning"),
+        (6.4, 11.0, "and welcome"),
+        (14.0, 19.0, "to a long talk"),
+        (40.0, 40.5, "hm"),
+    ]
+    segments = [{"start": start, "end": end, "text": text} for start, end, text in speech]
+    write_manifest(Path("talks.jsonl"), [{"audio_filepath": "talk.wav", "duration": 60.0, "segments": segments}])
 
 
 def make_meetings() -> None:

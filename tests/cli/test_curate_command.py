@@ -30,6 +30,33 @@ def test_a_run_tells_hours_losses_and_rates(folder: Path) -> None:
     assert "nothing changed" in printed(folder, "curate", "windows", "in/*.jsonl", "--out", "out")
 
 
+def test_long_recordings_are_cut_with_flags_a_file_and_words(folder: Path) -> None:
+    segments = [{"start": 4.0 * i, "end": 4.0 * i + 3} for i in range(10)]
+    write_manifest(folder / "long.jsonl", [{"audio_filepath": "a.wav", "segments": segments}])
+    (folder / "cut.yaml").write_text("max_seconds: 20\nmin_silence: 0.5\n")
+    command = ["curate", "cut", "long.jsonl", "min_seconds=2", "--out", "cut", "--config", "cut.yaml"]
+    found = as_json(folder, *command, "--by", "silence")
+    wanted = {"by": "silence", "min_seconds": 2.0, "max_seconds": 20.0, "min_silence": 0.5, "hop_seconds": None}
+    assert found["parameters"] == wanted
+    assert (found["stage"], found["num_kept"], found["losses"]["too_short"]["count"]) == ("cut", 2, 0)
+    assert "nothing changed" in printed(folder, *command)
+    other = ["curate", "cut", "long.jsonl", "--out", "other"]
+    assert refused(folder, *other, "max_second=3")["fix"] == "did you mean `max_seconds`?"
+    assert "there is no such way to cut" in refused(folder, *other, "--by", "x")["problem"]
+    told = refused(folder, *other, "--min-seconds", "9", "--max-seconds", "3")
+    assert "min_seconds is above max_seconds" in told["problem"]
+
+
+def test_audio_that_is_not_there_is_told_or_written_down(folder: Path) -> None:
+    pytest.importorskip("soundfile")
+    command = ["curate", "windows", "in", "--out", "out", "--shards", "wav"]
+    assert "no such file" in refused(folder, *command)["problem"]
+    found = as_json(folder, *command, "--on-error", "reject")
+    assert found["shards"]["num_windows"] == 0
+    assert len(found["shards"]["rejected"]) == found["num_kept"] > 0
+    assert "listed in audio-rejected.jsonl" in printed(folder, *command, "--on-error", "reject")
+
+
 def test_json_has_the_summary_under_the_originals_names(folder: Path) -> None:
     found = as_json(folder, "curate", "windows", "in", "--out", "out", "--workers", "1")
     assert (found["changed"], found["num_rows"]) == (True, 4)
