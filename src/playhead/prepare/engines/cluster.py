@@ -45,16 +45,27 @@ class Ray:
         try:
             flight.submit(first, 1)
             _feed(flight, queue, self._room, done)
-        except BaseException:
+        except BaseException as reason:
+            connection = self._connection
             with suppress(Exception):  # the reason to stop is told, not what stopping met
-                flight.abandon()
-            self._connection.leave_if_terminated()
+                self._stop(flight, reason)
+            connection.leave_if_terminated()
             raise
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _stop(self, flight: _Flight[J], reason: BaseException) -> None:
+        """End what is in flight. Tasks end with the connection that submitted them, so where this process is to end
+        nothing is cancelled: Ray may abort a process in which a cancelled task ends by itself just then.
+        """
+        assert self._connection is not None
+        if self._connection.owned and not isinstance(reason, Exception):
+            self.close()
+        else:
+            flight.abandon()
 
     def _room(self) -> int:
         """Asked again and again: a cluster may grow."""
@@ -101,7 +112,7 @@ class _Flight(Generic[J]):
             yield (*self._jobs.pop(reference), _get(reference))
 
     def abandon(self) -> None:
-        """End what is in flight: first so that half files are removed, then in any case."""
+        """Interrupt what is in flight, so that half files are removed."""
         import ray
 
         waiting = list(self._jobs)
@@ -109,9 +120,7 @@ class _Flight(Generic[J]):
             return
         for reference in waiting:
             ray.cancel(reference)
-        _, left = ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_TO_STOP)
-        for reference in left:
-            ray.cancel(reference, force=True)
+        ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_TO_STOP)
 
 
 def _feed(flight: _Flight[J], queue: Iterator[J], room: Callable[[], int], done: Done[J]) -> None:
