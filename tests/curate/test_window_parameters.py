@@ -115,7 +115,7 @@ def test_numbers_are_read_as_in_recipes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [WindowConfig, CutConfig])
-def test_a_number_too_large_for_a_float_is_refused(kind: type[WindowConfig] | type[CutConfig]) -> None:
+def test_a_number_too_large_for_a_float_is_refused(kind: type[WindowConfig | CutConfig]) -> None:
     name = "min_bandwidth" if kind is WindowConfig else "max_seconds"
     with pytest.raises(RecipeError, match=name):
         kind(**{name: 10**400})

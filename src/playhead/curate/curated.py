@@ -75,7 +75,7 @@ class Curator:
         line = write_row(found)
         facts = _facts(row, built, found, self._config)
         facts.build_seconds, facts.filter_seconds = between - began, ended - between
-        # A row in which no window was found may have brought `filtered_windows` along: those are kept, and none of ours.
+        # A row without windows keeps the `filtered_windows` that it brought along; those are none of ours.
         kept = [window["segments"] for window in found["filtered_windows"]] if built["windows"] else []
         return Curated(line, window_lines(row, kept, Source(json.loads(file), number)), facts)
 
