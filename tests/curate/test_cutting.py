@@ -249,8 +249,6 @@ def test_broken_segments_are_refused_by_place(segments: Any, said: str) -> None:
         ({"duration": 10**400, "segments": []}, "duration: is no length"),
     ],
 )
-def test_times_in_another_unit_are_refused_before_memory_is_full(
-    by: Any, row: dict[str, Any], field: str
-) -> None:
+def test_times_in_another_unit_are_refused_before_memory_is_full(by: Any, row: dict[str, Any], field: str) -> None:
     with pytest.raises(DataError, match=field):
         cut_row(row, CutConfig(by=by))
