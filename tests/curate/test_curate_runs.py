@@ -260,3 +260,12 @@ def test_windows_that_a_row_brings_along_are_not_listed(tmp_path: Path) -> None:
     assert report.summary.num_kept == 0
     assert (tmp_path / "out" / "windows.jsonl").read_bytes() == b""
     assert [json.loads(line)["filtered_windows"] for line in rows_of(tmp_path / "out")] == brought
+
+
+def test_writing_anew_removes_the_audio_of_earlier_windows_and_no_other(tmp_path: Path, manifests: Path) -> None:
+    out = tmp_path / "out"
+    curate_windows([str(manifests)], out, workers=1)
+    for name in ("audio-00000.tar", "audio-00000.tar.done", "audio-mine.tar"):
+        (out / name).touch()
+    curate_windows([str(manifests)], out, workers=1, force=True)
+    assert [path.name for path in out.glob("audio-*")] == ["audio-mine.tar"]
