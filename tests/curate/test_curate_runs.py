@@ -235,3 +235,37 @@ def test_two_runs_at_once_are_one_and_a_letter(tmp_path: Path, manifests: Path) 
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_directory_may_hold_the_output(tmp_path: Path, manifests: Path) -> None:
+    out = manifests / "curated"
+    assert curate_windows([str(manifests)], out, workers=1).changed
+    assert not curate_windows([str(manifests)], out, workers=1).changed
+
+
+def test_damaged_summaries_are_noticed(tmp_path: Path, manifests: Path) -> None:
+    out = tmp_path / "out"
+    curate_windows([str(manifests)], out, workers=1)
+    (out / "summary.json").write_text("{}")
+    with pytest.raises(PrepareError, match=r"summary\.json has been changed"):
+        curate_windows([str(manifests)], out, workers=1)
+
+
+def test_windows_that_a_row_brings_along_are_not_listed(tmp_path: Path) -> None:
+    row = {"audio_filepath": "a.wav", "audio_sample_rate": 16000, "segments": []}
+    segments = [{"start": 0, "end": 1, "speaker": "a"}]
+    brought = [[{"segments": segments}], "text", 3, None]
+    write_manifest(tmp_path / "a.jsonl", [{**row, "filtered_windows": each} for each in brought])
+    report = curate_windows([str(tmp_path / "a.jsonl")], tmp_path / "out", workers=1)
+    assert report.summary.num_kept == 0
+    assert (tmp_path / "out" / "windows.jsonl").read_bytes() == b""
+    assert [json.loads(line)["filtered_windows"] for line in rows_of(tmp_path / "out")] == brought
+
+
+def test_writing_anew_removes_the_audio_of_earlier_windows_and_no_other(tmp_path: Path, manifests: Path) -> None:
+    out = tmp_path / "out"
+    curate_windows([str(manifests)], out, workers=1)
+    for name in ("audio-00000.tar", "audio-00000.tar.done", "audio-mine.tar"):
+        (out / name).touch()
+    curate_windows([str(manifests)], out, workers=1, force=True)
+    assert [path.name for path in out.glob("audio-*")] == ["audio-mine.tar"]

@@ -238,3 +238,17 @@ def test_broken_segments_are_refused_by_place(segments: Any, said: str) -> None:
         cut_row({"segments": segments}, CutConfig())
     with pytest.raises(DataError, match="duration: is no length"):
         cut_row({"segments": [], "duration": "long"}, CutConfig())
+
+
+@pytest.mark.parametrize("by", ["silence", "hop"])
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        ({"segments": [{"start": 0, "end": 1e9}]}, "segments: too many windows"),
+        ({"duration": 1e9, "segments": [{"start": 0, "end": 1e9}]}, "duration: too many windows"),
+        ({"duration": 10**400, "segments": []}, "duration: is no length"),
+    ],
+)
+def test_times_in_another_unit_are_refused_before_memory_is_full(by: Any, row: dict[str, Any], field: str) -> None:
+    with pytest.raises(DataError, match=field):
+        cut_row(row, CutConfig(by=by))

@@ -149,3 +149,16 @@ def test_an_empty_file_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n  \n")
     with pytest.raises(DataError, match=r"empty\.jsonl, line 1: no rows in the file"):
         curate_windows([str(tmp_path / "empty.jsonl")], tmp_path / "out")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_that_is_to_stop_at_bad_rows_takes_no_shard_that_left_them_out(tmp_path: Path, finished: bool) -> None:
+    manifest, out = tmp_path / "a.jsonl", tmp_path / "out"
+    manifest.write_text('{"segments": 3}\n' + ("" if finished else "{\n"))
+    curate_windows([str(manifest)], out, on_error="reject", rows_per_shard=1, workers=1)
+    if not finished:  # as if it had been killed after the first shard
+        (out / "curate.json").write_text((out / "curate.json").read_text().replace('"outputs": {', '"other": {'))
+    with pytest.raises(DataError, match="left out by an earlier run" if finished else "line 1: segments: not a list"):
+        curate_windows([str(manifest)], out, rows_per_shard=1, workers=1)
+    report = curate_windows([str(manifest)], out, on_error="reject", rows_per_shard=1, workers=1)
+    assert report.changed is not finished

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from playhead.curate import WindowConfig
+from playhead.curate.cut_config import CutConfig
 from playhead.curate.settings import read_config, split_words
 from playhead.errors import DataError, RecipeError
 
@@ -100,3 +101,21 @@ def test_a_file_without_parameters_by_name_is_refused(tmp_path: Path, text: str)
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.yaml: cannot be read"):
         read_config(WindowConfig, tmp_path / "none.yaml", {}, {})
+
+
+def test_numbers_are_read_as_in_recipes(tmp_path: Path) -> None:
+    _, overrides = split_words(["target_window_duration=1e2", "drop_fields=no"])
+    assert overrides == {"target_window_duration": 100.0, "drop_fields": "no"}
+    file = tmp_path / "windows.yaml"
+    file.write_text("tolerance: 1e-1\n")
+    assert read_config(WindowConfig, file, overrides, {}).tolerance == 0.1
+    file.write_text("tolerance: 0.1\ntolerance: 0.2\n")
+    with pytest.raises(RecipeError, match=r"windows\.yaml, line 2"):
+        read_config(WindowConfig, file, {}, {})
+
+
+@pytest.mark.parametrize("kind", [WindowConfig, CutConfig])
+def test_a_number_too_large_for_a_float_is_refused(kind: type[WindowConfig | CutConfig]) -> None:
+    name = "min_bandwidth" if kind is WindowConfig else "max_seconds"
+    with pytest.raises(RecipeError, match=name):
+        kind(**{name: 10**400})

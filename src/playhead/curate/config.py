@@ -94,10 +94,18 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
     elif name in {"min_speakers", "max_speakers"}:
         good, expected = isinstance(value, int) and not isinstance(value, bool), "a whole number"
     else:
-        good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        good = is_finite(value)
         expected = "a finite number"
     if not good:
         raise RecipeError(f"{name}: cannot be this", found=describe(value), expected=expected)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether it is a number that a float can be; a whole one may be too large for that."""
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _check(good: bool, name: str, config: WindowConfig, expected: str) -> None:

@@ -75,7 +75,8 @@ class Curator:
         line = write_row(found)
         facts = _facts(row, built, found, self._config)
         facts.build_seconds, facts.filter_seconds = between - began, ended - between
-        kept = [window["segments"] for window in found["filtered_windows"]]
+        # A row without windows keeps the `filtered_windows` that it brought along; those are none of ours.
+        kept = [window["segments"] for window in found["filtered_windows"]] if built["windows"] else []
         return Curated(line, window_lines(row, kept, Source(json.loads(file), number)), facts)
 
 

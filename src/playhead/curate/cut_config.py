@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from playhead.curate.config import is_finite
 from playhead.curate.reasons import CUT_REASONS
 from playhead.errors import RecipeError
 
@@ -63,6 +63,5 @@ class CutConfig(Struct, frozen=True, kw_only=True):
 def _check(name: str, value: object, least: float, expected: str) -> None:
     if value is None and name == "hop_seconds":
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
+    if not is_finite(value) or value < least:  # type: ignore[operator]
         raise RecipeError(f"{name}: this cannot be used", found=repr(value), expected=expected)

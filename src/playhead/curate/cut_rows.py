@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from playhead.curate.config import is_finite
 from playhead.curate.cut_config import CutConfig
 from playhead.curate.cutting import Cut, Cuts, cut, ticks
 from playhead.errors import DataError
+from playhead.recipe.words import describe
 
 _OF_THE_WHOLE = ("text", "words")
 
@@ -22,7 +23,7 @@ def cut_row(row: Mapping[str, Any], config: CutConfig) -> dict[str, Any]:
     """
     segments = row.get("segments", [] if config.by == "hop" else None)
     if not isinstance(segments, list) or not all(isinstance(segment, dict) for segment in segments):
-        raise DataError("segments: is no list of segments", found=type(segments).__name__, expected="a list of objects")
+        raise DataError("segments: is no list of segments", found=describe(segments), expected="a list of objects")
     duration = _duration(row)
     found = cut(segments, duration, config)
     windows = [
@@ -59,6 +60,7 @@ def _duration(row: Mapping[str, Any]) -> float | None:
     value = row.get("duration")
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise DataError("duration: is no length", found=repr(value), expected="seconds, 0 or more")
+    if not is_finite(value) or value < 0:
+        found = "a number above 1e300" if isinstance(value, int) and value > 0 else repr(value)
+        raise DataError("duration: is no length", found=found, expected="seconds, 0 or more")
     return float(value)

@@ -5,12 +5,12 @@ Times are counted in whole microseconds, so that lengths and losses are exact.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from playhead.curate.config import is_finite
 from playhead.curate.cut_config import CutConfig
 from playhead.curate.reasons import BETWEEN_HOPS, PAST_END, TOO_SHORT
 from playhead.curate.spans import Span, minus, union
@@ -18,6 +18,7 @@ from playhead.curate.summary import Loss
 from playhead.errors import DataError
 
 _TICKS = 1_000_000
+_MOST_WINDOWS = 1_000_000  # of a recording; more are times in another unit, and would fill the memory
 
 
 class Cut(NamedTuple):
@@ -45,6 +46,7 @@ def cut(segments: Sequence[Mapping[str, Any]], duration: float | None, config: C
     the last of them.
     """
     spans = _spans(segments)
+    _check_number(spans, duration, config)
     ends = [span.end for span in spans]
     end = max(ends, default=0) if duration is None else ticks(duration)
     whole = union(span for span in spans if span.length)
@@ -63,6 +65,21 @@ def cut(segments: Sequence[Mapping[str, Any]], duration: float | None, config: C
         {reason: Loss(len(lost), _seconds(lost)) for reason, lost in losses.items() if lost},
         _seconds(whole),
     )
+
+
+def _check_number(spans: Sequence[Span], duration: float | None, config: CutConfig) -> None:
+    """Refuse a recording of more windows than any has."""
+    end = max((span.end for span in spans), default=0) if duration is None else ticks(duration)
+    if config.by == "hop":
+        length, each = end, config.max_seconds if config.hop_seconds is None else config.hop_seconds
+    else:  # parted speech; windows that end at silences are no more than the segments
+        length, each = sum(span.length for span in spans), config.max_seconds
+    if length // ticks(each) > _MOST_WINDOWS:
+        raise DataError(
+            "duration: too many windows" if duration is not None else "segments: too many windows",
+            found=f"{length / _TICKS:,.0f} s to be cut every {each:g} s",
+            expected=f"{_MOST_WINDOWS:,} windows of a recording at most; times in seconds, from its beginning",
+        )
 
 
 def _by_silence(speech: Sequence[Span], config: CutConfig) -> list[Span]:
@@ -153,8 +170,8 @@ def _spans(segments: Sequence[Mapping[str, Any]]) -> list[Span]:
 
 
 def _time(segment: Mapping[str, Any], name: str, i: int) -> float:
-    value = segment.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+    value: Any = segment.get(name)
+    if not is_finite(value) or value < 0:
         found = "none" if value is None else repr(value)
         raise DataError(f"segments[{i}].{name}: is no time", found=found, expected="seconds, 0 or more")
     return float(value)

@@ -54,8 +54,11 @@ class Survey(Struct, frozen=True):
 
 
 def find_inputs(words: Sequence[str], out: Path) -> list[Input]:
-    """The files that paths, directories and patterns name, in that order. Law: none twice, none inside `out`."""
-    patterns = [pattern for word in words for pattern in _within(word)]
+    """The files that paths, directories and patterns name, in that order. Law: none twice, none inside `out`.
+
+    A directory may hold `out`: what is in that is not among its manifests, or a second run would find the first one's.
+    """
+    patterns = [pattern for word in words for pattern in _within(word, out.resolve())]
     paths = list_files(patterns)
     inside = [path for path in paths if not is_url(path) and Path(path).resolve().is_relative_to(out.resolve())]
     if inside:
@@ -68,13 +71,15 @@ def find_inputs(words: Sequence[str], out: Path) -> list[Input]:
     return [Input(path, stamp(path)) for path in paths]
 
 
-def _within(word: str) -> list[str]:
+def _within(word: str, out: Path) -> list[str]:
     """The manifests in a directory, local or under a prefix of a store; what is no directory stands for itself."""
     path = Path(word)
     if is_url(word) and not has_magic(word) and path.suffix not in SUFFIXES:
         found = [url for url in list_remote(word) if url.endswith(SUFFIXES)]
     elif path.is_dir():
-        found = sorted(str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        holds_out = path.resolve() in out.parents
+        named = (file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        found = sorted(str(file) for file in named if not (holds_out and file.resolve().is_relative_to(out)))
     else:
         return [word]
     if not found:

@@ -79,6 +79,9 @@ class Layout:
         """Remove what an earlier run left, the ledger last."""
         with writing_to(self.out):
             self.remove_work()
+            for described in self.out.glob("audio-*.tar.done"):  # tars of other windows would be taken for these
+                described.with_suffix("").unlink(missing_ok=True)
+                described.unlink()
             for path in sorted(self.own_files(), key=lambda path: path == self.ledger):
                 path.unlink()
 

@@ -45,19 +45,19 @@ def read_ledger(layout: Layout, request: Request) -> Ledger | None:
     if not layout.ledger.exists():
         left = layout.own_files()
         if left:
-            raise _refusal(layout, [f"{left[0].name} is there, and no curate.json that says what it is"])
+            raise refusal(layout, [f"{left[0].name} is there, and no curate.json that says what it is"])
         return None
     try:
         found = msgspec.json.decode(layout.ledger.read_bytes(), type=Ledger)
     except msgspec.DecodeError as error:
-        raise _refusal(layout, [f"curate.json cannot be read: {error}"]) from error
+        raise refusal(layout, [f"curate.json cannot be read: {error}"]) from error
     differences = differences_of(found.request, request)
     if differences:
-        raise _refusal(layout, differences)
+        raise refusal(layout, differences)
     for name, size in (found.outputs or {}).items():
         path = layout.out / name
         if not path.exists() or size not in (None, path.stat().st_size):
-            raise _refusal(layout, [f"{name} is missing, or has been changed since it was written"])
+            raise refusal(layout, [f"{name} is missing, or has been changed since it was written"])
     return found
 
 
@@ -80,7 +80,8 @@ def _input_differences(before: tuple[Input, ...], now: tuple[Input, ...]) -> lis
     return found or (["the inputs: in another order"] if [*was] != [*is_now] else [])
 
 
-def _refusal(layout: Layout, differences: list[str]) -> PrepareError:
+def refusal(layout: Layout, differences: list[str]) -> PrepareError:
+    """What a directory is answered with that cannot be gone on with, because of these differences."""
     more = f"; and {len(differences) - _SHOWN:,} more" if len(differences) > _SHOWN else ""
     return PrepareError(
         f"{layout.out}: holds the outputs of another run",

@@ -17,11 +17,11 @@ from playhead.curate.cut_config import CutConfig
 from playhead.curate.inputs import MEANS, Survey, deal, find_inputs, survey, total_rows
 from playhead.curate.job import CurateJob, OnError
 from playhead.curate.layout import TIMED, Layout
-from playhead.curate.ledger import Ledger, Request, read_ledger, write_ledger
+from playhead.curate.ledger import Ledger, Request, read_ledger, refusal, write_ledger
 from playhead.curate.report import report_html
 from playhead.curate.shards import ShardConfig, ShardsProgress, ShardsReport, write_shards
 from playhead.curate.summary import Summary, merge, plain
-from playhead.errors import PlayheadError, RecipeError
+from playhead.errors import DataError, PlayheadError, RecipeError
 from playhead.formats.contract import Shard
 from playhead.formats.jsonl import TRACK, Jsonl
 from playhead.prepare.effort import default_workers
@@ -123,7 +123,15 @@ def _curate(layout: Layout, request: Request, means: _Means) -> CurateReport:
     ledger = read_ledger(layout, request)
     if ledger is not None and ledger.outputs is not None:
         layout.remove_work()
-        summary = msgspec.json.decode(layout.summary.read_bytes(), type=Summary)
+        summary = _read_summary(layout.summary)
+        if summary is None:
+            raise refusal(layout, [f"{layout.summary.name} has been changed since it was written"])
+        if summary.rejected and means.on_error == "stop":
+            raise DataError(
+                f"{layout.out}: rows were left out by an earlier run with --on-error reject",
+                found=f"{sum(summary.rejected.values()):,} in {layout.rejected.name}",
+                fix="mend them and write it anew with --force; or leave them out with --on-error reject",
+            )
         return CurateReport(str(layout.out), False, 0, summary)
     layout.make()
     if ledger is None:
@@ -183,11 +191,23 @@ class _Plan:
                 )
 
     def _is_done(self, number: int) -> bool:
+        """A shard that rows were left out of is done again by a run that is to stop at them."""
         mark, shard = self._layout.mark(number), self._layout.shard(number)
-        return mark.exists() and shard.exists() and self.summary(number).bytes_out == shard.stat().st_size
+        summary = _read_summary(mark) if mark.exists() and shard.exists() else None
+        if summary is None or (summary.rejected and self._means.on_error == "stop"):
+            return False
+        return summary.bytes_out == shard.stat().st_size
 
     def summary(self, number: int) -> Summary:
         return msgspec.json.decode(self._layout.mark(number).read_bytes(), type=Summary)
+
+
+def _read_summary(path: Path) -> Summary | None:
+    """None if it has been damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Summary)
+    except msgspec.DecodeError:
+        return None
 
 
 def _finish(layout: Layout, plan: _Plan, began: float) -> Summary:

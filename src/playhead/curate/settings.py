@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from msgspec.structs import fields
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.cut_config import CutConfig
 from playhead.errors import DataError, RecipeError
+from playhead.recipe.text import parse_yaml
 from playhead.recipe.words import describe, nearest
 
 Config = TypeVar("Config", WindowConfig, CutConfig)
@@ -48,24 +48,15 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         name = match[1].replace("-", "_")
         if name in overrides:
             raise RecipeError(f"{name}: given twice", found=f"again in `{word}`", fix="remove one of them")
-        overrides[name] = _value(match[2], word)
+        overrides[name] = parse_yaml(match[2], word) if match[2].strip() else ""
     return inputs, overrides
-
-
-def _value(text: str, word: str) -> Any:
-    try:
-        return yaml.safe_load(text) if text.strip() else ""
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{word}: the value is not YAML", found=str(error).replace("\n", " ")) from error
 
 
 def _named(file: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        found = parse_yaml(file.read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file}: cannot be read", found=str(error), fix="correct the path") from error
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{file}: is not YAML", found=str(error).replace("\n", " ")) from error
     if found is None:
         return {}
     if not isinstance(found, dict):

@@ -118,7 +118,8 @@ class ShardJob:
 
     def _placed(self, error: PlayheadError, number: int) -> DataError:
         problem = f"{self.manifest}, line {number:,}: {error.problem}"
-        return DataError(problem, found=error.found, expected=error.expected, fix=error.fix)
+        fix = error.fix or "mend or remove it; or leave out windows like it with --on-error reject"
+        return DataError(problem, found=error.found, expected=error.expected, fix=fix)
 
     def _inputs(self) -> str:
         """Of lines, settings, and the size and modification mark of every recording; a missing one has none."""

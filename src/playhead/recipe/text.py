@@ -26,7 +26,7 @@ class Ambiguous(str):
 def read_plain(file: Path) -> Any:
     """The plain values in a recipe file."""
     text = _read_text(file)
-    value = _from_json(text, file) if file.suffix == ".json" else _from_yaml(text, file)
+    value = _from_json(text, file) if file.suffix == ".json" else parse_yaml(text, file)
     if value is None:
         raise RecipeError(f"{file}: the recipe is empty", expected="at least `sources` and `batching`")
     return value
@@ -43,7 +43,8 @@ def _read_text(file: Path) -> str:
         raise RecipeError(f"{file}: the recipe cannot be read", found=error.strerror or str(error)) from None
 
 
-def _from_yaml(text: str, file: Path) -> Any:
+def parse_yaml(text: str, file: Path | str) -> Any:
+    """The plain values in a text; errors name it by its file."""
     try:
         loader = _Loader(text)
         try:

@@ -16,12 +16,12 @@ from typing import BinaryIO
 from playhead.errors import PrepareError
 
 _REMEDIES = {
-    errno.ENOSPC: "free some space, or set `cache_dir` to a larger disk; finished shards are kept, run it again",
-    errno.EDQUOT: "free some of your quota, or set `cache_dir` elsewhere; finished shards are kept, run it again",
-    errno.EFBIG: "raise the limit on file sizes (ulimit -f), or set `cache_dir` to another file system",
-    errno.EROFS: "set `cache_dir` (for sidecars `indexes_root`) to a place that can be written",
-    errno.EACCES: "set `cache_dir` (for sidecars `indexes_root`) to a place that you may write",
-    errno.EPERM: "set `cache_dir` (for sidecars `indexes_root`) to a place that you may write",
+    errno.ENOSPC: "free some space, or write to a larger disk (`cache_dir`, `--out`); finished shards are kept",
+    errno.EDQUOT: "free some of your quota, or write elsewhere (`cache_dir`, `--out`); finished shards are kept",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f), or write to another file system (`cache_dir`, `--out`)",
+    errno.EROFS: "write (`cache_dir`, `--out`, for sidecars `indexes_root`) to a place that can be written",
+    errno.EACCES: "write (`cache_dir`, `--out`, for sidecars `indexes_root`) to a place that you may write",
+    errno.EPERM: "write (`cache_dir`, `--out`, for sidecars `indexes_root`) to a place that you may write",
 }
 
 
