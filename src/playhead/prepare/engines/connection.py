@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 from playhead.errors import PrepareError
 
+_SECONDS_TO_ANSWER = 10.0
 _OBJECT_STORE_BYTES = 80 << 20  # results are small; Ray takes no less than 75 MB
 _LONGEST_PLACE = 40  # the path of a Unix socket ends after 107 characters, and Ray adds some 60
 
@@ -76,6 +78,7 @@ def connect(address: str | None, workers: int | None) -> Connection:
         quiet["_temp_dir"] = str(place)
     before = _terminator()
     try:
+        _knock(found)
         ray.init(address=found, **quiet)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         if place is not None:
@@ -87,6 +90,13 @@ def connect(address: str | None, workers: int | None) -> Connection:
         connection.terminator = before
         signal.signal(signal.SIGTERM, connection.interrupt)
     return connection
+
+
+def _knock(address: str) -> None:
+    """Refuse at once an address at which nothing listens: Ray would try for a minute and more."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), _SECONDS_TO_ANSWER).close()
 
 
 def _terminator() -> Any:
