@@ -44,15 +44,16 @@ class _Built(Struct, frozen=True):
     parts: Parts
     num_events: int
     firsts: IntArray
-    heard: list[int]
+    heard: IntArray
     speaker_seconds: list[list[float]]
     lost: list[int]
     lost_seconds: list[float]
 
 
 class _Filtered(Struct, frozen=True):
-    """All times; those that stay, in their order; the numbers of the windows that do; overlaps of all and of these."""
+    """Durations and times of all; times that stay, in order; which windows do; overlaps of all and of those."""
 
+    durations: FloatArray
     times: list[Times]
     stay: list[Times]
     kept: list[int]
@@ -111,11 +112,12 @@ class Splicer:
             losses=dict(zip(REASONS, zip(built.lost, built.lost_seconds, strict=True), strict=True)),
             truncation_events=built.num_events,
             low_rate=False,
-            durations=durations,
+            durations=filtered.durations,
             speakers=built.heard,
             overlaps=filtered.overlaps,
-            kept=filtered.kept,
+            kept=kept,
             kept_overlaps=filtered.kept_overlaps,
+            kept_dur=add_up(kept_durations),
             total_dur_window=totals[0],
             filtered_dur=totals[1],
             build_seconds=between - began,
@@ -234,7 +236,7 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         parts,
         events.size,
         firsts,
-        heard.tolist(),
+        heard,
         shown,
         lost.tolist(),
         lost_seconds.tolist(),
@@ -282,4 +284,4 @@ def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
     if near:
         kept = among(times, stay)
         kept_overlaps = closest_overlaps(starts, ends, order[np.isin(order, kept)])
-    return _Filtered(times, stay, kept, overlaps, kept_overlaps)
+    return _Filtered(ends - starts, times, stay, kept, overlaps, kept_overlaps)
