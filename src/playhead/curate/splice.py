@@ -15,7 +15,7 @@ from playhead.curate.exact_json import ByteArray, Writer, loads
 from playhead.curate.faults import Row
 from playhead.curate.joining import NUM_OTHERS, LineWriter
 from playhead.curate.manifest import number_twins, window_id
-from playhead.curate.manifest_kernel import FIXED_AT, FIXED_TEXT, write_windows
+from playhead.curate.manifest_kernel import write_windows
 from playhead.curate.overlap import Times, among
 from playhead.curate.parts import Parts, cut_parts, grow_and_cut, room_of, write_parts
 from playhead.curate.scanned import Scanned
@@ -172,7 +172,7 @@ class Splicer:
             items.starts[heads:],
             items.ends[heads:],
         )
-        given += (np.frombuffer(source[0], dtype=np.uint8), source[1], FIXED_TEXT, FIXED_AT)
+        given += (np.frombuffer(source[0], dtype=np.uint8), source[1])
         size = write_windows(self._windows, *given)
         if size > self._windows.size:
             self._windows = np.empty(2 * size, dtype=np.uint8)
