@@ -48,14 +48,16 @@ class _Built(Struct, frozen=True):
     speaker_seconds: list[list[float]]
     lost: list[int]
     lost_seconds: list[float]
+    all_seconds: float
 
 
 class _Filtered(Struct, frozen=True):
-    """Durations and times of all; times that stay, in order; which windows do; overlaps of all and of those."""
+    """Times and durations of all; which windows stay, in their order, and are kept; overlaps of all and of those."""
 
-    durations: FloatArray
     times: list[Times]
-    stay: list[Times]
+    durations: list[float]
+    duration: FloatArray
+    staying: list[int]
     kept: list[int]
     overlaps: FloatArray
     kept_overlaps: FloatArray
@@ -79,14 +81,15 @@ class Splicer:
             return None
         between = perf_counter()
         filtered = _filter(found, built, self._config)
-        durations = [end - start for end, start in filtered.times]
-        stay_durations = [end - start for end, start in filtered.stay]
+        times, durations = filtered.times, filtered.durations
+        stay_durations = [durations[i] for i in filtered.staying]
         totals = add_up(durations), add_up(stay_durations)
         ended = perf_counter()
         audio = b"null" if found.row_places[_AUDIO] < 0 else _span(found, _AUDIO)
-        names = [window_id(audio, filtered.times[i][1], filtered.times[i][0]) for i in filtered.kept]
+        names = [window_id(audio, times[i][1], times[i][0]) for i in filtered.kept]
         kept_durations = [durations[i] for i in filtered.kept]
-        listed = [stats, totals[0], durations, filtered.times, filtered.stay, totals[1], stay_durations, ""]
+        stay = [times[i] for i in filtered.staying]
+        listed = [stats, totals[0], durations, times, stay, totals[1], stay_durations, ""]
         items = self._items(
             found, built.parts, [*listed, *built.speaker_seconds, *number_twins(names), *kept_durations]
         )
@@ -112,7 +115,7 @@ class Splicer:
             losses=dict(zip(REASONS, zip(built.lost, built.lost_seconds, strict=True), strict=True)),
             truncation_events=built.num_events,
             low_rate=False,
-            durations=filtered.durations,
+            durations=filtered.duration,
             speakers=built.heard,
             overlaps=filtered.overlaps,
             kept=kept,
@@ -193,7 +196,8 @@ def _span(found: Scanned, which: int) -> bytes:
 
 
 def _build(found: Scanned, config: WindowConfig) -> _Built | None:
-    stops, taken, events, of, part_segments, has_words = grow_and_cut(
+    stops, taken, events, of, segments, kinds, firsts, heard = np.empty((8, found.start.size), dtype=np.int64)
+    num_events, num_parts, has_words = grow_and_cut(
         found.start,
         found.end,
         found.low,
@@ -203,11 +207,18 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         config.max_duration,
         config.max_speakers,
         config.truncation,
+        stops,
+        taken,
+        events,
+        of,
+        segments,
     )
-    parts = cut_parts(found, events, stops, of, part_segments, has_words, config)
+    parts = cut_parts(found, events[:num_events], stops, of, segments[:num_parts], has_words, config)
     if parts is None:
         return None
-    kinds, firsts, heard, seconds, whole, lost, lost_seconds = judge_windows(
+    seconds, whole = np.empty((found.start.size, 5)), np.empty((found.start.size, 5), dtype=np.bool_)
+    lost, lost_seconds = np.empty(len(REASONS), dtype=np.int64), np.empty(len(REASONS))
+    num_windows, all_seconds = judge_windows(
         found.start,
         found.end,
         found.whole,
@@ -221,10 +232,17 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         parts.whole,
         (config.min_duration, config.max_duration),
         (LEAST_SEGMENTS, config.min_speakers, config.max_speakers),
+        kinds,
+        firsts,
+        heard,
+        seconds,
+        whole,
+        lost,
+        lost_seconds,
     )
-    shown = seconds.tolist()
+    shown = seconds[:num_windows].tolist()
     if found.any_whole:
-        flags = whole.tolist()
+        flags = whole[:num_windows].tolist()
         shown = [
             [int(value) if is_whole else value for value, is_whole in zip(values, wholes, strict=True)]
             for values, wholes in zip(shown, flags, strict=True)
@@ -234,12 +252,13 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         stops,
         taken,
         parts,
-        events.size,
-        firsts,
-        heard,
+        num_events,
+        firsts[:num_windows],
+        heard[:num_windows],
         shown,
         lost.tolist(),
         lost_seconds.tolist(),
+        all_seconds,
     )
 
 
@@ -248,9 +267,12 @@ def _stats(found: Scanned, built: _Built) -> Row | None:
     swift = "" if found.row_places[_SWIFT] < 0 else loads(_span(found, _SWIFT))
     if swift is not None and type(swift) is not str:
         return None
+    total = built.all_seconds
+    if found.any_whole:
+        total = add_up([end - start for start, end in zip(found.starts, found.ends, strict=True)])
     stats: Row = {
         "total_segments": len(found.starts),
-        "total_dur": add_up([end - start for start, end in zip(found.starts, found.ends, strict=True)]),
+        "total_dur": total,
         "swift_path": swift,
         "audio_sample_rate": loads(_span(found, _RATE)),
     }
@@ -262,7 +284,8 @@ def _stats(found: Scanned, built: _Built) -> Row | None:
 
 def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
     parts, firsts = built.parts, built.firsts
-    starts, ends, order, staying, keeping, near, overlaps, kept_overlaps = filter_windows(
+    found_times, orders = np.empty((5, firsts.size)), np.empty((3, firsts.size), dtype=np.int64)
+    num_kept, near = filter_windows(
         found.start,
         found.end,
         firsts,
@@ -271,17 +294,21 @@ def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
         parts.end,
         config.overlap_percentage / 100,
         config.target_duration,
+        found_times,
+        orders,
     )
-    times = list(zip(ends.tolist(), starts.tolist(), strict=True))
+    starts, ends, durations = found_times[:3].tolist()
+    times = list(zip(ends, starts, strict=True))
     if found.any_whole or parts.texts:
         trios = zip(firsts.tolist(), built.taken[firsts].tolist(), parts.of[firsts].tolist(), strict=True)
         times = [
             (parts.ends[part] if part >= 0 else found.ends[first + taken - 1], found.starts[first])
             for first, taken, part in trios
         ]
-    stay = [times[i] for i in staying.tolist()]
-    kept = keeping.tolist()
+        durations = [end - start for end, start in times]
+    staying, kept = orders[1:, :num_kept].tolist()
+    kept_overlaps = found_times[4, :num_kept]
     if near:
-        kept = among(times, stay)
-        kept_overlaps = closest_overlaps(starts, ends, order[np.isin(order, kept)])
-    return _Filtered(ends - starts, times, stay, kept, overlaps, kept_overlaps)
+        kept = among(times, [times[i] for i in staying])
+        kept_overlaps = closest_overlaps(found_times[0], found_times[1], orders[0][np.isin(orders[0], kept)])
+    return _Filtered(times, durations, found_times[2], staying, kept, found_times[3], kept_overlaps)
