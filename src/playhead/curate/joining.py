@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from playhead.curate.exact_json import ByteArray
+from playhead.curate.scan_row import END, START
 from playhead.curate.search import NO_WINDOW
 from playhead.types import IntArray, kernel
 
 # The items after segments and parts, in this order; the speakers' seconds of each window follow.
-NUM_OTHERS = 9
-(_REST, _STATS, _TOTAL, _DURATIONS, _TIMES, _STAY, _STAY_TOTAL, _STAY_DURATIONS, _SWIFT) = range(NUM_OTHERS)
+NUM_OTHERS = 7
+(_REST, _STATS, _TOTAL, _DURATIONS, _STAY_TOTAL, _STAY_DURATIONS, _SWIFT) = range(NUM_OTHERS)
 
 _WITHOUT_WINDOWS = (
     '"filtered_windows": [], "filtered_dur": 0.0, "filtered_dur_list": [], "total_dur_window": 0.0, '
@@ -61,17 +62,21 @@ class LineWriter:
         ends: IntArray,
         num_segments: int,
         first_other: int,
+        places: IntArray,
+        part_values: IntArray,
         windows: tuple[IntArray, IntArray, IntArray, IntArray, IntArray],
+        staying: IntArray,
         kept: IntArray,
         num_events: int,
         loss_details: bool,
     ) -> memoryview:
         """The line of items, which start and end in a text: segments, parts, others. Good until the next.
 
-        `windows` is (firsts, taken, part_of, kinds, stops).
+        `places` and `part_values` say where segments and parts have their times. `windows` is (firsts, taken, part_of,
+        kinds, stops); `staying` are firsts, in the order of times, and `kept` numbers of windows.
         """
         given: tuple[Any, ...] = (text, starts, ends, num_segments, first_other)
-        given += (*windows, kept, num_events, loss_details)
+        given += (places, part_values, *windows, staying, kept, num_events, loss_details)
         size = _write_line(self._room, *given)
         if size > self._room.size:
             self._room = np.empty(2 * size, dtype=np.uint8)
@@ -88,6 +93,13 @@ def put(out: ByteArray, at: int, text: ByteArray, low: int, high: int) -> int:
         for i in range(size):
             target[i] = source[i]
     return at + size
+
+
+@kernel
+def put_byte(out: ByteArray, at: int, byte: int) -> int:
+    if at < out.size:
+        out[at] = byte
+    return at + 1
 
 
 @kernel
@@ -181,6 +193,35 @@ def _put_records(
 
 
 @kernel
+def _put_times(
+    out: ByteArray,
+    at: int,
+    text: ByteArray,
+    places: IntArray,
+    part_values: IntArray,
+    firsts: IntArray,
+    taken: IntArray,
+    part_of: IntArray,
+) -> int:
+    """A list of the end and the start of each window, as they are written in its segments."""
+    at = put_byte(out, at, 91)
+    for number in range(firsts.size):
+        first = firsts[number]
+        part, last = part_of[first], first + taken[first] - 1
+        if number:
+            at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
+        at = put_byte(out, at, 91)
+        if part >= 0:
+            at = put(out, at, text, part_values[part, 2], part_values[part, 3])
+        else:
+            at = put(out, at, text, places[last, END], places[last, END + 1])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
+        at = put(out, at, text, places[first, START], places[first, START + 1])
+        at = put_byte(out, at, 93)
+    return put_byte(out, at, 93)
+
+
+@kernel
 def _write_line(
     out: ByteArray,
     text: ByteArray,
@@ -188,11 +229,14 @@ def _write_line(
     ends: IntArray,
     num_segments: int,
     first_other: int,
+    places: IntArray,
+    part_values: IntArray,
     firsts: IntArray,
     taken: IntArray,
     part_of: IntArray,
     kinds: IntArray,
     stops: IntArray,
+    staying: IntArray,
     kept: IntArray,
     num_events: int,
     loss_details: bool,
@@ -216,10 +260,14 @@ def _write_line(
     if firsts.size == 0:
         at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
         return put(out, at, _FIXED_TEXT, _FIXED_AT[22], _FIXED_AT[23])
-    for i in range(4):
+    for i in range(2):
         item = first_other + _TOTAL + i
         at = put(out, at, _FIXED_TEXT, _FIXED_AT[13 + i], _FIXED_AT[14 + i])
         at = put(out, at, text, starts[item], ends[item])
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[15], _FIXED_AT[16])
+    at = _put_times(out, at, text, places, part_values, firsts, taken, part_of)
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[16], _FIXED_AT[17])
+    at = _put_times(out, at, text, places, part_values, staying, taken, part_of)
     at = put(out, at, _FIXED_TEXT, _FIXED_AT[17], _FIXED_AT[18])
     for i in range(kept.size):
         if i:

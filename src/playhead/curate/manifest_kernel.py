@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from playhead.curate.exact_json import ByteArray
-from playhead.curate.joining import put, put_number
+from playhead.curate.joining import put, put_byte, put_number
 from playhead.curate.scan_row import END, SPEAKER, START, TEXT
 from playhead.curate.search import FloatArray
 from playhead.curate.voices import FIRST_SPEAKERS, MOST_SPEAKERS
@@ -42,13 +42,6 @@ def _put_fixed(out: ByteArray, at: int, i: int) -> int:
 
 
 @kernel
-def _put_byte(out: ByteArray, at: int, byte: int) -> int:
-    if at < out.size:
-        out[at] = byte
-    return at + 1
-
-
-@kernel
 def _put_speaker(out: ByteArray, at: int, text: ByteArray, place: IntArray) -> int:
     if place[SPEAKER] < 0:
         return _put_fixed(out, at, _NULL)
@@ -67,7 +60,7 @@ def _put_speakers(
             continue
         heard[voices[i]] = True
         if begun:
-            at = _put_byte(out, at, 44)
+            at = put_byte(out, at, 44)
         begun = True
         at = put(out, at, text, places[i, SPEAKER], places[i, SPEAKER + 1])
     return at
@@ -81,7 +74,7 @@ def _put_texts(out: ByteArray, at: int, text: ByteArray, spoken: IntArray, first
         if spoken[i, 0] < 0:
             continue
         if begun:
-            at = _put_byte(out, at, 32)
+            at = put_byte(out, at, 32)
         begun = True
         at = put(out, at, text, spoken[i, 0], spoken[i, 1])
     return at
@@ -117,7 +110,7 @@ def _put_turns(
                     last = i
             i += 1
         if begun:
-            at = _put_byte(out, at, 44)
+            at = put_byte(out, at, 44)
         begun = True
         at = _put_fixed(out, at, 8)
         at = _put_speaker(out, at, text, places[opener])

@@ -57,7 +57,7 @@ class _Filtered(Struct, frozen=True):
     times: list[Times]
     durations: list[float]
     duration: FloatArray
-    staying: list[int]
+    staying: IntArray
     kept: list[int]
     overlaps: FloatArray
     kept_overlaps: FloatArray
@@ -82,14 +82,13 @@ class Splicer:
         between = perf_counter()
         filtered = _filter(found, built, self._config)
         times, durations = filtered.times, filtered.durations
-        stay_durations = [durations[i] for i in filtered.staying]
+        stay_durations = [durations[i] for i in filtered.staying.tolist()]
         totals = add_up(durations), add_up(stay_durations)
         ended = perf_counter()
         audio = b"null" if found.row_places[_AUDIO] < 0 else _span(found, _AUDIO)
         names = [window_id(audio, times[i][1], times[i][0]) for i in filtered.kept]
         kept_durations = [durations[i] for i in filtered.kept]
-        stay = [times[i] for i in filtered.staying]
-        listed = [stats, totals[0], durations, times, stay, totals[1], stay_durations, ""]
+        listed = [stats, totals[0], durations, totals[1], stay_durations, ""]
         items = self._items(
             found, built.parts, [*listed, *built.speaker_seconds, *number_twins(names), *kept_durations]
         )
@@ -101,7 +100,10 @@ class Splicer:
             items.ends,
             count,
             count + built.parts.segments.size,
+            found.places,
+            items.part_values,
             (built.firsts, built.taken, built.parts.of, built.kinds, built.stops),
+            built.firsts[filtered.staying],
             kept,
             built.num_events,
             self._loss_details,
@@ -306,9 +308,9 @@ def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
             for first, taken, part in trios
         ]
         durations = [end - start for end, start in times]
-    staying, kept = orders[1:, :num_kept].tolist()
+    staying, kept = orders[1, :num_kept], orders[2, :num_kept].tolist()
     kept_overlaps = found_times[4, :num_kept]
     if near:
-        kept = among(times, [times[i] for i in staying])
+        kept = among(times, [times[i] for i in staying.tolist()])
         kept_overlaps = closest_overlaps(found_times[0], found_times[1], orders[0][np.isin(orders[0], kept)])
     return _Filtered(times, durations, found_times[2], staying, kept, found_times[3], kept_overlaps)
