@@ -27,17 +27,22 @@ def sorted_by_times(starts: FloatArray, ends: FloatArray) -> IntArray:
 
 
 @kernel
-def window_times(
-    starts: FloatArray, ends: FloatArray, firsts: IntArray, taken: IntArray, part_of: IntArray, part_ends: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The start and the end of each window."""
-    window_starts, window_ends = np.empty(firsts.size), np.empty(firsts.size)
+def _find_times(
+    starts: FloatArray,
+    ends: FloatArray,
+    firsts: IntArray,
+    taken: IntArray,
+    part_of: IntArray,
+    part_ends: FloatArray,
+    times: FloatArray,
+) -> None:
+    """Fill in the start, the end and the duration of each window."""
     for i in range(firsts.size):
         first = firsts[i]
-        window_starts[i] = starts[first]
         part = part_of[first]
-        window_ends[i] = part_ends[part] if part >= 0 else ends[first + taken[first] - 1]
-    return window_starts, window_ends
+        times[0, i] = starts[first]
+        times[1, i] = part_ends[part] if part >= 0 else ends[first + taken[first] - 1]
+        times[2, i] = times[1, i] - times[0, i]
 
 
 @kernel
@@ -52,10 +57,19 @@ def _has_near(starts: FloatArray, ends: FloatArray, order: IntArray, a: int) -> 
 
 
 @kernel
-def stay_apart(
-    starts: FloatArray, ends: FloatArray, order: IntArray, threshold: float, target: float
-) -> tuple[IntArray, IntArray, bool]:
-    """Which windows stay, in the order given and by number; and whether two may round to the same times."""
+def _stay_apart(
+    starts: FloatArray,
+    ends: FloatArray,
+    order: IntArray,
+    threshold: float,
+    target: float,
+    staying: IntArray,
+    kept: IntArray,
+) -> tuple[int, bool]:
+    """Fill in which windows stay, in the order given and by number.
+
+    Tells how many do, and whether two may round to the same times.
+    """
     count = starts.size
     stays = np.ones(count, dtype=np.bool_)
     near = False
@@ -83,7 +97,6 @@ def stay_apart(
             else:
                 stays[i] = False
                 break
-    staying, kept = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     num_staying, num_kept = 0, 0
     for i in range(count):
         if stays[order[i]]:
@@ -92,7 +105,7 @@ def stay_apart(
         if stays[i]:
             kept[num_kept] = i
             num_kept += 1
-    return staying[:num_staying], kept[:num_kept], near
+    return num_kept, near
 
 
 @kernel
@@ -123,11 +136,17 @@ def filter_windows(
     part_ends: FloatArray,
     threshold: float,
     target: float,
-) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, bool, FloatArray, FloatArray]:
-    """The whole filter in one call: times of windows, their order, what `stay_apart` and `closest_overlaps` tell."""
-    window_starts, window_ends = window_times(starts, ends, firsts, taken, part_of, part_ends)
-    order = sorted_by_times(window_starts, window_ends)
-    staying, kept, near = stay_apart(window_starts, window_ends, order, threshold, target)
-    overlaps = closest_overlaps(window_starts, window_ends, order)
-    kept_overlaps = closest_overlaps(window_starts, window_ends, staying)
-    return window_starts, window_ends, order, staying, kept, near, overlaps, kept_overlaps
+    times: FloatArray,
+    orders: IntArray,
+) -> tuple[int, bool]:
+    """The whole filter in one call. Tells how many windows stay, and whether two may round to the same times.
+
+    Filled in are `times`: starts, ends, durations, overlaps, overlaps of those that stay; and `orders`: the order of
+    all, those that stay in it, and by number.
+    """
+    _find_times(starts, ends, firsts, taken, part_of, part_ends, times)
+    orders[0] = sorted_by_times(times[0], times[1])
+    num_kept, near = _stay_apart(times[0], times[1], orders[0], threshold, target, orders[1], orders[2])
+    times[3] = closest_overlaps(times[0], times[1], orders[0])
+    times[4, :num_kept] = closest_overlaps(times[0], times[1], orders[1, :num_kept])
+    return num_kept, near

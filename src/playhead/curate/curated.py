@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.curate.apart import closest_overlaps, sorted_by_times
-from playhead.curate.build import build_windows, speaker_durations
+from playhead.curate.build import add_up, build_windows, speaker_durations
 from playhead.curate.config import WindowConfig
 from playhead.curate.exact_json import dumps, loads
 from playhead.curate.faults import Row, RowError
@@ -109,6 +109,7 @@ def read_row(line: bytes) -> Any:
 def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
     stats, windows = built["stats"], built["windows"]
     times = [times_of(window) for window in windows]
+    durations = [end - start for end, start in times]
     kept = among(times, found["filtered"]) if windows else []
     return RowFacts(
         num_segments=stats["total_segments"],
@@ -117,11 +118,12 @@ def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
         losses={reason: (stats[f"lost_{reason}"], stats[f"dur_lost_{reason}"]) for reason in config.reasons},
         truncation_events=built["truncation_events"],
         low_rate=row.get("audio_sample_rate", 0) < config.min_sample_rate,
-        durations=[end - start for end, start in times],
-        speakers=[len(speaker_durations(window["segments"])) for window in windows],
+        durations=np.array(durations, dtype=np.float64),
+        speakers=np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64),
         overlaps=overlaps_of(times),
-        kept=kept,
+        kept=np.array(kept, dtype=np.int64),
         kept_overlaps=overlaps_of([times[i] for i in kept]),
+        kept_dur=add_up(durations[i] for i in kept),
         total_dur_window=found["total_dur_window"] if windows else 0.0,
         filtered_dur=found["filtered_dur"] if windows else 0.0,
         build_seconds=0.0,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from time import perf_counter
 
+import numpy as np
+
+from playhead.curate.build import add_up
 from playhead.curate.curated import Curated, overlaps_of, read_row, write_row
 from playhead.curate.cut_config import CutConfig
 from playhead.curate.cut_rows import cut_row
@@ -52,11 +55,12 @@ def _facts(row: Row, found: Row) -> RowFacts:
         losses={name: (stats[f"lost_{name}"], stats[f"dur_lost_{name}"]) for name in CutConfig.reasons},
         truncation_events=0,
         low_rate=False,
-        durations=durations,
-        speakers=[len(speakers_of(window["segments"])) for window in windows],
+        durations=np.array(durations, dtype=np.float64),
+        speakers=np.array([len(speakers_of(window["segments"])) for window in windows], dtype=np.int64),
         overlaps=overlaps,
-        kept=[*range(len(windows))],
+        kept=np.arange(len(windows)),
         kept_overlaps=overlaps,
+        kept_dur=add_up(durations),
         total_dur_window=sum(durations, 0.0),
         filtered_dur=sum(durations, 0.0),
         build_seconds=0.0,

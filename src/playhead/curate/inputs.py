@@ -21,6 +21,7 @@ MEANS = Means(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
 
 _REMOTE_BYTES = 1 << 23  # a request for a little costs as much as one for more
 _ROWS_TO_A_MARK = 256
+_KEPT_BYTES = 1 << 23
 
 
 class Input(Struct, frozen=True):
@@ -134,14 +135,40 @@ def _repeated(surveys: Sequence[Survey], repeat: int) -> Iterable[Survey]:
         yield from surveys
 
 
-def read_rows(span: Span) -> Iterator[tuple[int, bytes]]:
-    """Each row of a span as its line number and its bytes."""
-    changed = DataError(
-        f"{span.input.path}: has changed since the run began",
+class Reader:
+    """Reads span after span. The rows of small files are kept, for spans that come again in every repetition."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Span, list[tuple[int, bytes]]] = {}
+        self._room = _KEPT_BYTES
+
+    def rows(self, span: Span) -> Iterable[tuple[int, bytes]]:
+        """Each row as its line number and its bytes."""
+        if span in self._kept:
+            _check_unchanged(span.input)
+            return self._kept[span]
+        size = span.input.stamp.size
+        if size > min(self._room, MEANS.chunk_bytes):
+            return _read_rows(span)
+        self._room -= size
+        self._kept[span] = list(_read_rows(span))
+        return self._kept[span]
+
+
+def _check_unchanged(given: Input) -> None:
+    if stamp(given.path) != given.stamp:
+        raise _changed(given)
+
+
+def _changed(given: Input) -> DataError:
+    return DataError(
+        f"{given.path}: has changed since the run began",
         fix="run it again when it is complete, with --force",
     )
-    if stamp(span.input.path) != span.input.stamp:
-        raise changed
+
+
+def _read_rows(span: Span) -> Iterator[tuple[int, bytes]]:
+    _check_unchanged(span.input)
     skip, left = span.skip, span.num_rows
     with open_file(span.input.path) as file:
         for lines in read_lines(file, _means(span.input.path), span.byte, span.line):
@@ -155,8 +182,9 @@ def read_rows(span: Span) -> Iterator[tuple[int, bytes]]:
             skip, left = max(0, skip - lines.starts.size), left - len(starts)
             if left == 0:
                 break
-    if left or stamp(span.input.path) != span.input.stamp:
-        raise changed
+    if left:
+        raise _changed(span.input)
+    _check_unchanged(span.input)
 
 
 def total_rows(surveys: Sequence[Survey]) -> int:

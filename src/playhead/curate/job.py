@@ -18,7 +18,7 @@ from playhead.curate.cut_config import CutConfig
 from playhead.curate.cutter import Cutter
 from playhead.curate.exact_json import dumps
 from playhead.curate.faults import RowError
-from playhead.curate.inputs import Span, read_rows
+from playhead.curate.inputs import Reader, Span
 from playhead.curate.layout import Layout
 from playhead.curate.steady import start_writing, without_collecting
 from playhead.curate.summary import Notable, Summary
@@ -64,7 +64,7 @@ class CurateJob:
         layout = Layout(self.out)
         with ExitStack() as files, without_collecting():
             rows = files.enter_context(replacing(layout.shard(self.number), _BUFFER_BYTES))
-            windows = files.enter_context(replacing(layout.windows_part(self.number)))
+            windows = files.enter_context(replacing(layout.windows_part(self.number), _BUFFER_BYTES))
             tally, bytes_in = self._write(rows, windows, _Rejects(layout.rejected_part(self.number), files))
             bytes_out = rows.tell()
         summary = tally.summary(bytes_in, bytes_out, perf_counter() - began)
@@ -100,11 +100,12 @@ class CurateJob:
 
     def _rows(self) -> Iterator[tuple[str, int, int, bytes]]:
         """Path, row number, line number and bytes of every row. A file without rows is one that has no bytes."""
+        reader = Reader()
         for span in self.spans:
             path = span.input.path
             if span.num_rows == 0:
                 yield path, 0, 1, b""
-            for number, (line, raw) in enumerate(read_rows(span), span.first_row) if span.num_rows else ():
+            for number, (line, raw) in enumerate(reader.rows(span), span.first_row) if span.num_rows else ():
                 yield path, number, line, raw
 
     def _refuse(self, fault: RowError, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:

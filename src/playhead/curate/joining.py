@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from playhead.curate.exact_json import ByteArray
+from playhead.curate.scan_row import END, START
 from playhead.curate.search import NO_WINDOW
 from playhead.types import IntArray, kernel
 
 # The items after segments and parts, in this order; the speakers' seconds of each window follow.
-NUM_OTHERS = 9
-(_REST, _STATS, _TOTAL, _DURATIONS, _TIMES, _STAY, _STAY_TOTAL, _STAY_DURATIONS, _SWIFT) = range(NUM_OTHERS)
+NUM_OTHERS = 7
+(_REST, _STATS, _TOTAL, _DURATIONS, _STAY_TOTAL, _STAY_DURATIONS, _SWIFT) = range(NUM_OTHERS)
 
 _WITHOUT_WINDOWS = (
     '"filtered_windows": [], "filtered_dur": 0.0, "filtered_dur_list": [], "total_dur_window": 0.0, '
@@ -61,17 +62,21 @@ class LineWriter:
         ends: IntArray,
         num_segments: int,
         first_other: int,
+        places: IntArray,
+        part_values: IntArray,
         windows: tuple[IntArray, IntArray, IntArray, IntArray, IntArray],
+        staying: IntArray,
         kept: IntArray,
         num_events: int,
         loss_details: bool,
     ) -> memoryview:
         """The line of items, which start and end in a text: segments, parts, others. Good until the next.
 
-        `windows` is (firsts, taken, part_of, kinds, stops).
+        `places` and `part_values` say where segments and parts have their times. `windows` is (firsts, taken, part_of,
+        kinds, stops); `staying` are firsts, in the order of times, and `kept` numbers of windows.
         """
-        given: tuple[Any, ...] = (text, starts, ends, _FIXED_TEXT, _FIXED_AT, num_segments, first_other)
-        given += (*windows, kept, num_events, loss_details)
+        given: tuple[Any, ...] = (text, starts, ends, num_segments, first_other)
+        given += (places, part_values, *windows, staying, kept, num_events, loss_details)
         size = _write_line(self._room, *given)
         if size > self._room.size:
             self._room = np.empty(2 * size, dtype=np.uint8)
@@ -88,6 +93,13 @@ def put(out: ByteArray, at: int, text: ByteArray, low: int, high: int) -> int:
         for i in range(size):
             target[i] = source[i]
     return at + size
+
+
+@kernel
+def put_byte(out: ByteArray, at: int, byte: int) -> int:
+    if at < out.size:
+        out[at] = byte
+    return at + 1
 
 
 @kernel
@@ -134,17 +146,15 @@ def _put_window(
     text: ByteArray,
     starts: IntArray,
     ends: IntArray,
-    fixed: ByteArray,
-    fixed_at: IntArray,
     run: tuple[int, int, int, int],
     seconds: int,
 ) -> int:
     """A window: its run, which is (number of segments, first, taken, part), and the item of its speakers' seconds."""
-    at = put(out, at, fixed, fixed_at[2], fixed_at[3])
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[2], _FIXED_AT[3])
     at = _put_run(out, at, text, starts, ends, run[0], run[1], run[2], run[3])
-    at = put(out, at, fixed, fixed_at[3], fixed_at[4])
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[3], _FIXED_AT[4])
     at = put(out, at, text, starts[seconds], ends[seconds])
-    return put(out, at, fixed, fixed_at[4], fixed_at[5])
+    return put(out, at, _FIXED_TEXT, _FIXED_AT[4], _FIXED_AT[5])
 
 
 @kernel
@@ -154,8 +164,6 @@ def _put_records(
     text: ByteArray,
     starts: IntArray,
     ends: IntArray,
-    fixed: ByteArray,
-    fixed_at: IntArray,
     num_segments: int,
     taken: IntArray,
     part_of: IntArray,
@@ -163,25 +171,54 @@ def _put_records(
     stops: IntArray,
 ) -> int:
     """The records of lost windows."""
-    at = put(out, at, fixed, fixed_at[6], fixed_at[7])
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[6], _FIXED_AT[7])
     begun = False
     for first in range(kinds.size):
         if kinds[first] != NO_WINDOW:
             continue
         if begun:
-            at = put(out, at, fixed, fixed_at[0], fixed_at[1])
+            at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
         begun = True
         before = max(first - 1, 0)
-        at = put(out, at, fixed, fixed_at[7], fixed_at[8])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[7], _FIXED_AT[8])
         at = put_number(out, at, first)
-        at = put(out, at, fixed, fixed_at[8], fixed_at[9])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[8], _FIXED_AT[9])
         at = _put_run(out, at, text, starts, ends, num_segments, first, taken[first], part_of[first])
-        at = put(out, at, fixed, fixed_at[9], fixed_at[10])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[9], _FIXED_AT[10])
         at = put(out, at, text, starts[stops[first]], ends[stops[first]])
-        at = put(out, at, fixed, fixed_at[10], fixed_at[11])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[10], _FIXED_AT[11])
         at = put(out, at, text, starts[before], ends[before])
-        at = put(out, at, fixed, fixed_at[4], fixed_at[5])
-    return put(out, at, fixed, fixed_at[11], fixed_at[12])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[4], _FIXED_AT[5])
+    return put(out, at, _FIXED_TEXT, _FIXED_AT[11], _FIXED_AT[12])
+
+
+@kernel
+def _put_times(
+    out: ByteArray,
+    at: int,
+    text: ByteArray,
+    places: IntArray,
+    part_values: IntArray,
+    firsts: IntArray,
+    taken: IntArray,
+    part_of: IntArray,
+) -> int:
+    """A list of the end and the start of each window, as they are written in its segments."""
+    at = put_byte(out, at, 91)
+    for number in range(firsts.size):
+        first = firsts[number]
+        part, last = part_of[first], first + taken[first] - 1
+        if number:
+            at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
+        at = put_byte(out, at, 91)
+        if part >= 0:
+            at = put(out, at, text, part_values[part, 2], part_values[part, 3])
+        else:
+            at = put(out, at, text, places[last, END], places[last, END + 1])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
+        at = put(out, at, text, places[first, START], places[first, START + 1])
+        at = put_byte(out, at, 93)
+    return put_byte(out, at, 93)
 
 
 @kernel
@@ -190,15 +227,16 @@ def _write_line(
     text: ByteArray,
     starts: IntArray,
     ends: IntArray,
-    fixed: ByteArray,
-    fixed_at: IntArray,
     num_segments: int,
     first_other: int,
+    places: IntArray,
+    part_values: IntArray,
     firsts: IntArray,
     taken: IntArray,
     part_of: IntArray,
     kinds: IntArray,
     stops: IntArray,
+    staying: IntArray,
     kept: IntArray,
     num_events: int,
     loss_details: bool,
@@ -206,35 +244,39 @@ def _write_line(
     rest, stats, seconds = first_other + _REST, first_other + _STATS, first_other + NUM_OTHERS
     at = put(out, 0, text, starts[rest], ends[rest] - 1)
     if ends[rest] - starts[rest] > 2:
-        at = put(out, at, fixed, fixed_at[0], fixed_at[1])
-    at = put(out, at, fixed, fixed_at[1], fixed_at[2])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[1], _FIXED_AT[2])
     for number in range(firsts.size):
         if number:
-            at = put(out, at, fixed, fixed_at[0], fixed_at[1])
+            at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
         run = (num_segments, firsts[number], taken[firsts[number]], part_of[firsts[number]])
-        at = _put_window(out, at, text, starts, ends, fixed, fixed_at, run, seconds + number)
-    at = put(out, at, fixed, fixed_at[5], fixed_at[6])
+        at = _put_window(out, at, text, starts, ends, run, seconds + number)
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[5], _FIXED_AT[6])
     at = put(out, at, text, starts[stats], ends[stats] - 1)
     if loss_details:
-        at = _put_records(out, at, text, starts, ends, fixed, fixed_at, num_segments, taken, part_of, kinds, stops)
-    at = put(out, at, fixed, fixed_at[12], fixed_at[13])
+        at = _put_records(out, at, text, starts, ends, num_segments, taken, part_of, kinds, stops)
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[12], _FIXED_AT[13])
     at = put_number(out, at, num_events)
     if firsts.size == 0:
-        at = put(out, at, fixed, fixed_at[0], fixed_at[1])
-        return put(out, at, fixed, fixed_at[22], fixed_at[23])
-    for i in range(4):
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
+        return put(out, at, _FIXED_TEXT, _FIXED_AT[22], _FIXED_AT[23])
+    for i in range(2):
         item = first_other + _TOTAL + i
-        at = put(out, at, fixed, fixed_at[13 + i], fixed_at[14 + i])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[13 + i], _FIXED_AT[14 + i])
         at = put(out, at, text, starts[item], ends[item])
-    at = put(out, at, fixed, fixed_at[17], fixed_at[18])
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[15], _FIXED_AT[16])
+    at = _put_times(out, at, text, places, part_values, firsts, taken, part_of)
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[16], _FIXED_AT[17])
+    at = _put_times(out, at, text, places, part_values, staying, taken, part_of)
+    at = put(out, at, _FIXED_TEXT, _FIXED_AT[17], _FIXED_AT[18])
     for i in range(kept.size):
         if i:
-            at = put(out, at, fixed, fixed_at[0], fixed_at[1])
+            at = put(out, at, _FIXED_TEXT, _FIXED_AT[0], _FIXED_AT[1])
         first = firsts[kept[i]]
         run = (num_segments, first, taken[first], part_of[first])
-        at = _put_window(out, at, text, starts, ends, fixed, fixed_at, run, seconds + kept[i])
+        at = _put_window(out, at, text, starts, ends, run, seconds + kept[i])
     for i in range(3):
         item = first_other + _STAY_TOTAL + i
-        at = put(out, at, fixed, fixed_at[18 + i], fixed_at[19 + i])
+        at = put(out, at, _FIXED_TEXT, _FIXED_AT[18 + i], _FIXED_AT[19 + i])
         at = put(out, at, text, starts[item], ends[item])
-    return put(out, at, fixed, fixed_at[21], fixed_at[22])
+    return put(out, at, _FIXED_TEXT, _FIXED_AT[21], _FIXED_AT[22])

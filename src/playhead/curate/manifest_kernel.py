@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from playhead.curate.exact_json import ByteArray
-from playhead.curate.joining import put, put_number
+from playhead.curate.joining import put, put_byte, put_number
 from playhead.curate.scan_row import END, SPEAKER, START, TEXT
 from playhead.curate.search import FloatArray
 from playhead.curate.voices import FIRST_SPEAKERS, MOST_SPEAKERS
@@ -30,30 +30,21 @@ _FIXED = [
     "}}\n",
     "null",
 ]
-FIXED_TEXT = np.frombuffer("".join(_FIXED).encode(), dtype=np.uint8)
-FIXED_AT = np.cumsum([0, *map(len, _FIXED)]).astype(np.int64)
+_FIXED_TEXT = np.frombuffer("".join(_FIXED).encode(), dtype=np.uint8)
+_FIXED_AT = np.cumsum([0, *map(len, _FIXED)]).astype(np.int64)
 _NULL = 16
 _AUDIO, _RATE = 4, 2  # where `row_places` has them
 
 
 @kernel
-def _put_fixed(out: ByteArray, at: int, fixed: ByteArray, fixed_at: IntArray, i: int) -> int:
-    return put(out, at, fixed, fixed_at[i], fixed_at[i + 1])
+def _put_fixed(out: ByteArray, at: int, i: int) -> int:
+    return put(out, at, _FIXED_TEXT, _FIXED_AT[i], _FIXED_AT[i + 1])
 
 
 @kernel
-def _put_byte(out: ByteArray, at: int, byte: int) -> int:
-    if at < out.size:
-        out[at] = byte
-    return at + 1
-
-
-@kernel
-def _put_speaker(
-    out: ByteArray, at: int, text: ByteArray, place: IntArray, fixed: ByteArray, fixed_at: IntArray
-) -> int:
+def _put_speaker(out: ByteArray, at: int, text: ByteArray, place: IntArray) -> int:
     if place[SPEAKER] < 0:
-        return _put_fixed(out, at, fixed, fixed_at, _NULL)
+        return _put_fixed(out, at, _NULL)
     return put(out, at, text, place[SPEAKER], place[SPEAKER + 1])
 
 
@@ -69,7 +60,7 @@ def _put_speakers(
             continue
         heard[voices[i]] = True
         if begun:
-            at = _put_byte(out, at, 44)
+            at = put_byte(out, at, 44)
         begun = True
         at = put(out, at, text, places[i, SPEAKER], places[i, SPEAKER + 1])
     return at
@@ -83,7 +74,7 @@ def _put_texts(out: ByteArray, at: int, text: ByteArray, spoken: IntArray, first
         if spoken[i, 0] < 0:
             continue
         if begun:
-            at = _put_byte(out, at, 32)
+            at = put_byte(out, at, 32)
         begun = True
         at = put(out, at, text, spoken[i, 0], spoken[i, 1])
     return at
@@ -101,8 +92,6 @@ def _put_turns(
     spoken: IntArray,
     first: int,
     after: int,
-    fixed: ByteArray,
-    fixed_at: IntArray,
 ) -> int:
     """Segments of one speaker as one turn; those without length and text are passed over."""
     i, begun = first, False
@@ -121,17 +110,17 @@ def _put_turns(
                     last = i
             i += 1
         if begun:
-            at = _put_byte(out, at, 44)
+            at = put_byte(out, at, 44)
         begun = True
-        at = _put_fixed(out, at, fixed, fixed_at, 8)
-        at = _put_speaker(out, at, text, places[opener], fixed, fixed_at)
-        at = _put_fixed(out, at, fixed, fixed_at, 9)
+        at = _put_fixed(out, at, 8)
+        at = _put_speaker(out, at, text, places[opener])
+        at = _put_fixed(out, at, 9)
         at = put(out, at, text, places[opener, START], places[opener, START + 1])
-        at = _put_fixed(out, at, fixed, fixed_at, 10)
+        at = _put_fixed(out, at, 10)
         at = put(out, at, text, spoken[last, 2], spoken[last, 3])
-        at = _put_fixed(out, at, fixed, fixed_at, 11)
+        at = _put_fixed(out, at, 11)
         at = _put_texts(out, at, text, spoken, opener, i)
-        at = _put_fixed(out, at, fixed, fixed_at, 12)
+        at = _put_fixed(out, at, 12)
 
 
 @kernel
@@ -161,8 +150,6 @@ def write_windows(
     head_ends: IntArray,
     source: ByteArray,
     row: int,
-    fixed: ByteArray,
-    fixed_at: IntArray,
 ) -> int:
     """Write a line for each first segment in `kept`; tells how many bytes that takes, also where there is no room.
 
@@ -183,30 +170,30 @@ def write_windows(
             _note_spoken(text, part_values[part, 0], part_values[part, 1], spoken[last])
             spoken[last, 2], spoken[last, 3] = part_values[part, 2], part_values[part, 3]
             own_ends[last] = part_ends[part]
-        at = _put_fixed(out, at, fixed, fixed_at, 0)
+        at = _put_fixed(out, at, 0)
         at = put(out, at, text, head_starts[number], head_ends[number])
-        at = _put_fixed(out, at, fixed, fixed_at, 1)
+        at = _put_fixed(out, at, 1)
         if row_places[_AUDIO] < 0:
-            at = _put_fixed(out, at, fixed, fixed_at, _NULL)
+            at = _put_fixed(out, at, _NULL)
         else:
             at = put(out, at, top, row_places[_AUDIO], row_places[_AUDIO + 1])
-        at = _put_fixed(out, at, fixed, fixed_at, 2)
+        at = _put_fixed(out, at, 2)
         at = put(out, at, text, places[first, START], places[first, START + 1])
-        at = _put_fixed(out, at, fixed, fixed_at, 3)
+        at = _put_fixed(out, at, 3)
         at = put(out, at, text, head_starts[kept.size + number], head_ends[kept.size + number])
-        at = _put_fixed(out, at, fixed, fixed_at, 4)
+        at = _put_fixed(out, at, 4)
         at = put(out, at, top, row_places[_RATE], row_places[_RATE + 1])
-        at = _put_fixed(out, at, fixed, fixed_at, 5)
+        at = _put_fixed(out, at, 5)
         at = _put_speakers(out, at, text, places, voices, first, after)
-        at = _put_fixed(out, at, fixed, fixed_at, 6)
+        at = _put_fixed(out, at, 6)
         at = _put_texts(out, at, text, spoken, first, after)
-        at = _put_fixed(out, at, fixed, fixed_at, 7)
-        at = _put_turns(out, at, text, places, voices, starts, own_ends, spoken, first, after, fixed, fixed_at)
-        at = _put_fixed(out, at, fixed, fixed_at, 13)
+        at = _put_fixed(out, at, 7)
+        at = _put_turns(out, at, text, places, voices, starts, own_ends, spoken, first, after)
+        at = _put_fixed(out, at, 13)
         at = put(out, at, source, 0, source.size)
-        at = _put_fixed(out, at, fixed, fixed_at, 14)
+        at = _put_fixed(out, at, 14)
         at = put_number(out, at, row)
-        at = _put_fixed(out, at, fixed, fixed_at, 15)
+        at = _put_fixed(out, at, 15)
         if part >= 0:
             _note_spoken(text, places[last, TEXT], places[last, TEXT + 1], spoken[last])
             spoken[last, 2], spoken[last, 3] = places[last, END], places[last, END + 1]

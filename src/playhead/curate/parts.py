@@ -121,17 +121,21 @@ def grow_and_cut(
     max_duration: float,
     max_speakers: int,
     truncation: bool,
-) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, bool]:
-    """Where starts stop, what they take, where segments are cut; each start's part and each part's segment, as if no
-    segment had words: then there is one part of a segment. And whether one that is cut has words.
+    stops: IntArray,
+    taken: IntArray,
+    events: IntArray,
+    of: IntArray,
+    segments: IntArray,
+) -> tuple[int, int, bool]:
+    """Fill in what `grow_windows` does; each start's part and each part's segment, as if no segment had words: then
+    there is one part of a segment. Tells the number of events and of parts, and whether one that is cut has words.
     """
-    stops, taken, with_part, events = grow_windows(
-        starts, ends, low, speakers, num_speakers, max_duration, max_speakers, truncation
+    with_part, num_events = grow_windows(
+        starts, ends, low, speakers, num_speakers, max_duration, max_speakers, truncation, stops, taken, events
     )
-    of = np.full(starts.size, -1, dtype=np.int64)
-    segments = np.empty(events.size, dtype=np.int64)
+    of[:] = -1
     count, has_words = 0, False
-    for first in events:
+    for first in events[:num_events]:
         has_words = has_words or places[stops[first], WORDS] >= 0
         if not with_part[first]:
             continue
@@ -143,7 +147,7 @@ def grow_and_cut(
             segments[count] = stops[first]
             count += 1
         of[first] = number
-    return stops, taken, events, of, segments[:count].copy(), has_words
+    return num_events, count, has_words
 
 
 def room_of(found: Scanned, parts: Parts) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from playhead.curate.exact_json import ByteArray
 from playhead.curate.scan_values import (
     copy_key,
@@ -99,8 +97,7 @@ def _copy_segment(
     i, at, num_keys, num_kept = skip_space(src, i + 1), at + 1, 0, 0
     if i < src.size and src[i] == 125:
         return -1, at  # a segment without start and end is a fault
-    kinds = np.zeros(3, dtype=np.int64)
-    kinds[:2] = 3
+    start_kind, end_kind, band_kind = 3, 3, 0
     while True:
         before = at
         if num_kept:
@@ -114,7 +111,11 @@ def _copy_segment(
         low, begin = at, i
         if name in (_START, _END):
             i, at, value, kind = copy_number(src, i, out, at, trusted)
-            numbers[name], kinds[name] = value, kind
+            numbers[name] = value
+            if name == _START:
+                start_kind = kind
+            else:
+                end_kind = kind
         elif name in (_SPEAKER, _TEXT):
             if src[i] == 34:
                 i, at = copy_string(src, i, out, at)
@@ -124,7 +125,7 @@ def _copy_segment(
                 return -1, at
         elif name == _METRICS:
             i, at, value, kind = _copy_metrics(src, i, out, at, trusted, stack, keys, band)
-            numbers[2], kinds[2] = value, 0 if kind == 3 else kind
+            numbers[2], band_kind = value, 0 if kind == 3 else kind
         else:
             i, at = copy_value(src, i, out, at, trusted, stack, keys[1:])
         if i < 0:
@@ -145,11 +146,11 @@ def _copy_segment(
         if src[i] != 44:
             return -1, at
         i += 1
-    if kinds[0] == 3 or kinds[1] == 3:
+    if start_kind == 3 or end_kind == 3:
         return -1, at
     out[at] = 125
     places[ITEM + 1] = at + 1
-    places[KINDS] = kinds[0] + 4 * kinds[1] + 16 * kinds[2]
+    places[KINDS] = start_kind + 4 * end_kind + 16 * band_kind
     return i + 1, at + 1
 
 

@@ -30,14 +30,18 @@ def grow_windows(
     max_duration: float,
     max_speakers: int,
     truncation: bool,
-) -> tuple[IntArray, IntArray, BoolArray, IntArray]:
-    """From each segment on: where it stopped, how many segments it took whole, whether it takes a part of the one at
-    which it stopped. And the segments from which on a truncation was tried.
+    stops: IntArray,
+    taken: IntArray,
+    events: IntArray,
+) -> tuple[BoolArray, int]:
+    """Fill in from each segment on: where it stopped, and how many segments it took whole; and in `events` the
+    segments from which on a truncation was tried.
+
+    Tells which take a part of the one at which they stopped, and the number of events.
     """
     count = starts.size
-    stops, taken = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    events, parts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
-    num_events = 0
+    parts, num_events = np.zeros(count, dtype=np.bool_), 0
+    stops[:], taken[:] = 0, 0
     last_seen = np.full(num_speakers + 1, -1, dtype=np.int64)
     for first in range(count):
         if low[first]:
@@ -66,7 +70,7 @@ def grow_windows(
                 parts[first] = True
                 break
             taken[first] += 1
-    return stops, taken, parts, events[:num_events]
+    return parts, num_events
 
 
 @kernel
@@ -119,22 +123,29 @@ def judge_windows(
     part_whole: BoolArray,
     durations: tuple[float, float],
     bounds: tuple[int, int, int],
-) -> tuple[IntArray, IntArray, IntArray, FloatArray, BoolArray, IntArray, FloatArray]:
-    """What becomes of each start. Of those that make windows: which they are, how many speak, the speakers' seconds,
-    most first, with their flags. And by reason how many starts are lost, and how many seconds.
+    kinds: IntArray,
+    firsts: IntArray,
+    voices: IntArray,
+    seconds: FloatArray,
+    seconds_whole: BoolArray,
+    lost: IntArray,
+    lost_seconds: FloatArray,
+) -> tuple[int, float]:
+    """Fill in what becomes of each start. Of those that make windows: which they are, how many speak, the speakers'
+    seconds, most first, with their flags. And by reason how many starts are lost, and how many seconds.
 
     `part_of` is the number of a start's part, or -1. `bounds` are the least segments, and the least and most speakers.
+    Tells the number of windows and the seconds of all segments.
     """
-    count = starts.size
-    kinds, firsts = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    voices, num_windows = np.zeros(count, dtype=np.int64), 0
-    seconds, seconds_whole = np.zeros((count, 5)), np.zeros((count, 5), dtype=np.bool_)
-    lost, lost_seconds = np.zeros(6, dtype=np.int64), np.zeros(6)
+    count, num_windows, all_seconds = starts.size, 0, 0.0
+    seconds[:], seconds_whole[:] = 0.0, False
+    lost[:], lost_seconds[:] = 0, 0.0
     total, total_whole = np.zeros(num_speakers + 1), np.zeros(num_speakers + 1, dtype=np.bool_)
     last_seen = np.full(num_speakers + 1, -1, dtype=np.int64)
     order = np.zeros(num_speakers + 1, dtype=np.int64)
     for first in range(count):
         own = ends[first] - starts[first]
+        all_seconds += own
         if low[first]:
             kinds[first] = LOW_BANDWIDTH
             _lose(_BW, own, lost, lost_seconds)
@@ -183,5 +194,4 @@ def judge_windows(
             seconds_whole[num_windows, i] = total_whole[order[i]]
         firsts[num_windows], voices[num_windows] = first, heard
         num_windows += 1
-    shown, whole_shown = seconds[:num_windows], seconds_whole[:num_windows]
-    return kinds, firsts[:num_windows], voices[:num_windows], shown, whole_shown, lost, lost_seconds
+    return num_windows, all_seconds

@@ -15,7 +15,7 @@ from playhead.curate.exact_json import ByteArray, Writer, loads
 from playhead.curate.faults import Row
 from playhead.curate.joining import NUM_OTHERS, LineWriter
 from playhead.curate.manifest import number_twins, window_id
-from playhead.curate.manifest_kernel import FIXED_AT, FIXED_TEXT, write_windows
+from playhead.curate.manifest_kernel import write_windows
 from playhead.curate.overlap import Times, among
 from playhead.curate.parts import Parts, cut_parts, grow_and_cut, room_of, write_parts
 from playhead.curate.scanned import Scanned
@@ -44,17 +44,20 @@ class _Built(Struct, frozen=True):
     parts: Parts
     num_events: int
     firsts: IntArray
-    heard: list[int]
+    heard: IntArray
     speaker_seconds: list[list[float]]
     lost: list[int]
     lost_seconds: list[float]
+    all_seconds: float
 
 
 class _Filtered(Struct, frozen=True):
-    """All times; those that stay, in their order; the numbers of the windows that do; overlaps of all and of these."""
+    """Times and durations of all; which windows stay, in their order, and are kept; overlaps of all and of those."""
 
     times: list[Times]
-    stay: list[Times]
+    durations: list[float]
+    duration: FloatArray
+    staying: IntArray
     kept: list[int]
     overlaps: FloatArray
     kept_overlaps: FloatArray
@@ -78,14 +81,14 @@ class Splicer:
             return None
         between = perf_counter()
         filtered = _filter(found, built, self._config)
-        durations = [end - start for end, start in filtered.times]
-        stay_durations = [end - start for end, start in filtered.stay]
+        times, durations = filtered.times, filtered.durations
+        stay_durations = [durations[i] for i in filtered.staying.tolist()]
         totals = add_up(durations), add_up(stay_durations)
         ended = perf_counter()
         audio = b"null" if found.row_places[_AUDIO] < 0 else _span(found, _AUDIO)
-        names = [window_id(audio, filtered.times[i][1], filtered.times[i][0]) for i in filtered.kept]
+        names = [window_id(audio, times[i][1], times[i][0]) for i in filtered.kept]
         kept_durations = [durations[i] for i in filtered.kept]
-        listed = [stats, totals[0], durations, filtered.times, filtered.stay, totals[1], stay_durations, ""]
+        listed = [stats, totals[0], durations, totals[1], stay_durations, ""]
         items = self._items(
             found, built.parts, [*listed, *built.speaker_seconds, *number_twins(names), *kept_durations]
         )
@@ -97,7 +100,10 @@ class Splicer:
             items.ends,
             count,
             count + built.parts.segments.size,
+            found.places,
+            items.part_values,
             (built.firsts, built.taken, built.parts.of, built.kinds, built.stops),
+            built.firsts[filtered.staying],
             kept,
             built.num_events,
             self._loss_details,
@@ -111,11 +117,12 @@ class Splicer:
             losses=dict(zip(REASONS, zip(built.lost, built.lost_seconds, strict=True), strict=True)),
             truncation_events=built.num_events,
             low_rate=False,
-            durations=durations,
+            durations=filtered.duration,
             speakers=built.heard,
             overlaps=filtered.overlaps,
-            kept=filtered.kept,
+            kept=kept,
             kept_overlaps=filtered.kept_overlaps,
+            kept_dur=add_up(kept_durations),
             total_dur_window=totals[0],
             filtered_dur=totals[1],
             build_seconds=between - began,
@@ -170,7 +177,7 @@ class Splicer:
             items.starts[heads:],
             items.ends[heads:],
         )
-        given += (np.frombuffer(source[0], dtype=np.uint8), source[1], FIXED_TEXT, FIXED_AT)
+        given += (np.frombuffer(source[0], dtype=np.uint8), source[1])
         size = write_windows(self._windows, *given)
         if size > self._windows.size:
             self._windows = np.empty(2 * size, dtype=np.uint8)
@@ -191,7 +198,8 @@ def _span(found: Scanned, which: int) -> bytes:
 
 
 def _build(found: Scanned, config: WindowConfig) -> _Built | None:
-    stops, taken, events, of, part_segments, has_words = grow_and_cut(
+    stops, taken, events, of, segments, kinds, firsts, heard = np.empty((8, found.start.size), dtype=np.int64)
+    num_events, num_parts, has_words = grow_and_cut(
         found.start,
         found.end,
         found.low,
@@ -201,11 +209,18 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         config.max_duration,
         config.max_speakers,
         config.truncation,
+        stops,
+        taken,
+        events,
+        of,
+        segments,
     )
-    parts = cut_parts(found, events, stops, of, part_segments, has_words, config)
+    parts = cut_parts(found, events[:num_events], stops, of, segments[:num_parts], has_words, config)
     if parts is None:
         return None
-    kinds, firsts, heard, seconds, whole, lost, lost_seconds = judge_windows(
+    seconds, whole = np.empty((found.start.size, 5)), np.empty((found.start.size, 5), dtype=np.bool_)
+    lost, lost_seconds = np.empty(len(REASONS), dtype=np.int64), np.empty(len(REASONS))
+    num_windows, all_seconds = judge_windows(
         found.start,
         found.end,
         found.whole,
@@ -219,10 +234,17 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         parts.whole,
         (config.min_duration, config.max_duration),
         (LEAST_SEGMENTS, config.min_speakers, config.max_speakers),
+        kinds,
+        firsts,
+        heard,
+        seconds,
+        whole,
+        lost,
+        lost_seconds,
     )
-    shown = seconds.tolist()
+    shown = seconds[:num_windows].tolist()
     if found.any_whole:
-        flags = whole.tolist()
+        flags = whole[:num_windows].tolist()
         shown = [
             [int(value) if is_whole else value for value, is_whole in zip(values, wholes, strict=True)]
             for values, wholes in zip(shown, flags, strict=True)
@@ -232,12 +254,13 @@ def _build(found: Scanned, config: WindowConfig) -> _Built | None:
         stops,
         taken,
         parts,
-        events.size,
-        firsts,
-        heard.tolist(),
+        num_events,
+        firsts[:num_windows],
+        heard[:num_windows],
         shown,
         lost.tolist(),
         lost_seconds.tolist(),
+        all_seconds,
     )
 
 
@@ -246,9 +269,12 @@ def _stats(found: Scanned, built: _Built) -> Row | None:
     swift = "" if found.row_places[_SWIFT] < 0 else loads(_span(found, _SWIFT))
     if swift is not None and type(swift) is not str:
         return None
+    total = built.all_seconds
+    if found.any_whole:
+        total = add_up([end - start for start, end in zip(found.starts, found.ends, strict=True)])
     stats: Row = {
         "total_segments": len(found.starts),
-        "total_dur": add_up([end - start for start, end in zip(found.starts, found.ends, strict=True)]),
+        "total_dur": total,
         "swift_path": swift,
         "audio_sample_rate": loads(_span(found, _RATE)),
     }
@@ -260,7 +286,8 @@ def _stats(found: Scanned, built: _Built) -> Row | None:
 
 def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
     parts, firsts = built.parts, built.firsts
-    starts, ends, order, staying, keeping, near, overlaps, kept_overlaps = filter_windows(
+    found_times, orders = np.empty((5, firsts.size)), np.empty((3, firsts.size), dtype=np.int64)
+    num_kept, near = filter_windows(
         found.start,
         found.end,
         firsts,
@@ -269,17 +296,21 @@ def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
         parts.end,
         config.overlap_percentage / 100,
         config.target_duration,
+        found_times,
+        orders,
     )
-    times = list(zip(ends.tolist(), starts.tolist(), strict=True))
+    starts, ends, durations = found_times[:3].tolist()
+    times = list(zip(ends, starts, strict=True))
     if found.any_whole or parts.texts:
         trios = zip(firsts.tolist(), built.taken[firsts].tolist(), parts.of[firsts].tolist(), strict=True)
         times = [
             (parts.ends[part] if part >= 0 else found.ends[first + taken - 1], found.starts[first])
             for first, taken, part in trios
         ]
-    stay = [times[i] for i in staying.tolist()]
-    kept = keeping.tolist()
+        durations = [end - start for end, start in times]
+    staying, kept = orders[1, :num_kept], orders[2, :num_kept].tolist()
+    kept_overlaps = found_times[4, :num_kept]
     if near:
-        kept = among(times, stay)
-        kept_overlaps = closest_overlaps(starts, ends, order[np.isin(order, kept)])
-    return _Filtered(times, stay, kept, overlaps, kept_overlaps)
+        kept = among(times, [times[i] for i in staying.tolist()])
+        kept_overlaps = closest_overlaps(found_times[0], found_times[1], orders[0][np.isin(orders[0], kept)])
+    return _Filtered(times, durations, found_times[2], staying, kept, found_times[3], kept_overlaps)

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from playhead.curate.build import add_up
 from playhead.curate.config import WindowConfig
 from playhead.curate.cut_config import CutConfig
 from playhead.curate.search import FloatArray
@@ -23,8 +22,8 @@ from playhead.curate.summary import (
     Summary,
     most,
 )
+from playhead.types import IntArray, kernel
 
-_MANY = 1 << 16
 _NUMBERS = (
     *("num_rows", "num_segments", "seconds_recorded", "seconds_in", "num_low_rate", "num_without_windows"),
     *("num_windows", "num_kept"),
@@ -41,11 +40,12 @@ class RowFacts(Struct):
     losses: dict[str, tuple[int, float]]
     truncation_events: int
     low_rate: bool
-    durations: list[float]
-    speakers: list[int]
+    durations: FloatArray
+    speakers: IntArray
     overlaps: FloatArray
-    kept: list[int]
+    kept: IntArray
     kept_overlaps: FloatArray
+    kept_dur: float
     total_dur_window: float
     filtered_dur: float
     build_seconds: float
@@ -65,32 +65,28 @@ class Tally:
     def __post_init__(self) -> None:
         self.losses = dict.fromkeys(self.config.reasons, Loss())
         low, high = self.config.min_duration, self.config.max_duration
-        speakers = np.arange(self.config.max_speakers + 2) - 0.5
-        self._edges = {
+        self._edges: dict[str, FloatArray] = {
             "duration": np.linspace(low, high, NUM_DURATION_BINS + 1)
             if high > low
             else np.array([low - 0.5, low + 0.5]),
-            "speakers": speakers,
+            "speakers": np.arange(self.config.max_speakers + 2, dtype=np.float64) - 0.5,
             "overlap": np.linspace(0.0, 1.0, NUM_OVERLAP_BINS + 1),
         }
-        names = [f"{when}_{what}" for when in ("windows", "kept") for what in self._edges]
-        self._counts = {name: np.zeros(self._edges[name.split("_")[1]].size - 1, dtype=np.int64) for name in names}
-        self._waiting: dict[str, list[float]] = {name: [] for name in names}
+        self._counts = [np.zeros((2, edges.size - 1), dtype=np.int64) for edges in self._edges.values()]
 
     def add(self, facts: RowFacts) -> None:
-        kept, durations, numbers = facts.kept, facts.durations, self.numbers
-        kept_durations = [durations[i] for i in kept]
+        numbers, num_windows = self.numbers, facts.durations.size
         numbers["num_rows"] += 1
         numbers["num_segments"] += facts.num_segments
         numbers["seconds_recorded"] += facts.last_end
         numbers["seconds_in"] += facts.total_dur
         numbers["num_low_rate"] += facts.low_rate
-        numbers["num_without_windows"] += not durations
-        numbers["num_windows"] += len(durations)
-        numbers["num_kept"] += len(kept)
+        numbers["num_without_windows"] += not num_windows
+        numbers["num_windows"] += num_windows
+        numbers["num_kept"] += facts.kept.size
         numbers["num_truncations"] += facts.truncation_events
         numbers["seconds_windows"] += facts.total_dur_window
-        numbers["seconds_kept"] += add_up(kept_durations)
+        numbers["seconds_kept"] += facts.kept_dur
         numbers["filtered_dur"] += facts.filtered_dur
         numbers["process_entry_time"] += facts.build_seconds
         numbers["filter_time"] += facts.filter_seconds
@@ -99,15 +95,16 @@ class Tally:
                 continue
             before = self.losses[reason]
             self.losses[reason] = Loss(before.count + count, before.seconds + seconds)
-        waiting = self._waiting
-        waiting["windows_duration"] += facts.durations
-        waiting["windows_speakers"] += facts.speakers
-        waiting["windows_overlap"] += facts.overlaps.tolist()
-        waiting["kept_duration"] += kept_durations
-        waiting["kept_speakers"] += [facts.speakers[i] for i in kept]
-        waiting["kept_overlap"] += facts.kept_overlaps.tolist()
-        if len(waiting["windows_duration"]) > _MANY:
-            self._count()
+        _count(
+            facts.durations,
+            facts.speakers,
+            facts.overlaps,
+            facts.kept,
+            facts.kept_overlaps,
+            self._edges["duration"],
+            self._edges["overlap"],
+            *self._counts,
+        )
 
     def reject(self, reason: str) -> None:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
@@ -124,19 +121,12 @@ class Tally:
             return True
         return seconds > self.slowest[-1].seconds or num_bytes > self.largest[-1].bytes
 
-    def _count(self) -> None:
-        for name, values in self._waiting.items():
-            edges = self._edges[name.split("_")[1]]
-            bins = np.clip(np.searchsorted(edges, np.array(values), side="right") - 1, 0, edges.size - 2)
-            self._counts[name] += np.bincount(bins, minlength=edges.size - 1)
-            values.clear()
-
     def summary(self, bytes_in: int, bytes_out: int, seconds: float) -> Summary:
-        self._count()
         of = {name: number for name, number in self.numbers.items() if name in Summary.__struct_fields__}
         histograms = {
-            name: Histogram(tuple(self._edges[name.split("_")[1]].tolist()), tuple(counts.tolist()))
-            for name, counts in self._counts.items()
+            f"{when}_{what}": Histogram(tuple(edges.tolist()), tuple(counts[row].tolist()))
+            for row, when in enumerate(("windows", "kept"))
+            for (what, edges), counts in zip(self._edges.items(), self._counts, strict=True)
         }
         return Summary(
             stage=self.config.stage,
@@ -166,3 +156,37 @@ class Tally:
             filtered_dur=of["filtered_dur"],
             process_time=seconds,
         )
+
+
+@kernel
+def _bin_of(value: float, edges: FloatArray) -> int:
+    """The bin that a value is in; the first or the last for one outside of all, the last for none at all."""
+    found = 0
+    while found < edges.size - 2 and not value < edges[found + 1]:
+        found += 1
+    return found
+
+
+@kernel
+def _count(
+    durations: FloatArray,
+    speakers: IntArray,
+    overlaps: FloatArray,
+    kept: IntArray,
+    kept_overlaps: FloatArray,
+    duration_edges: FloatArray,
+    overlap_edges: FloatArray,
+    by_duration: IntArray,
+    by_speakers: IntArray,
+    by_overlap: IntArray,
+) -> None:
+    """Count a row's windows into the first row of each histogram, the kept ones into the second."""
+    most_speakers = by_speakers.shape[1] - 1
+    for i in range(durations.size):
+        by_duration[0, _bin_of(durations[i], duration_edges)] += 1
+        by_speakers[0, min(speakers[i], most_speakers)] += 1
+        by_overlap[0, _bin_of(overlaps[i], overlap_edges)] += 1
+    for i in range(kept.size):
+        by_duration[1, _bin_of(durations[kept[i]], duration_edges)] += 1
+        by_speakers[1, min(speakers[kept[i]], most_speakers)] += 1
+        by_overlap[1, _bin_of(kept_overlaps[i], overlap_edges)] += 1
