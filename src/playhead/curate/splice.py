@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from playhead.curate.apart import closest_overlaps, filter_windows
-from playhead.curate.build import LEAST_SEGMENTS, add_up
+from playhead.curate.build import add_up
 from playhead.curate.config import WindowConfig
 from playhead.curate.exact_json import ByteArray, Writer, loads
 from playhead.curate.faults import Row
 from playhead.curate.joining import NUM_OTHERS, LineWriter
+from playhead.curate.judged import Built, judge, thin_out
 from playhead.curate.manifest import number_twins, window_id
 from playhead.curate.manifest_kernel import write_windows
-from playhead.curate.overlap import Times, among
-from playhead.curate.parts import Parts, cut_parts, grow_and_cut, room_of, write_parts
+from playhead.curate.parts import Parts, room_of, write_parts
 from playhead.curate.scanned import Scanned
-from playhead.curate.search import REASONS, FloatArray, judge_windows
+from playhead.curate.search import REASONS
 from playhead.curate.tally import RowFacts
 from playhead.types import IntArray
 
@@ -35,34 +34,6 @@ class Spliced(Struct, frozen=True):
     facts: RowFacts
 
 
-class _Built(Struct, frozen=True):
-    """What the builder's kernels found. Of each segment as a start: kind, stop, segments taken; then of windows."""
-
-    kinds: IntArray
-    stops: IntArray
-    taken: IntArray
-    parts: Parts
-    num_events: int
-    firsts: IntArray
-    heard: IntArray
-    speaker_seconds: list[list[float]]
-    lost: list[int]
-    lost_seconds: list[float]
-    all_seconds: float
-
-
-class _Filtered(Struct, frozen=True):
-    """Times and durations of all; which windows stay, in their order, and are kept; overlaps of all and of those."""
-
-    times: list[Times]
-    durations: list[float]
-    duration: FloatArray
-    staying: IntArray
-    kept: list[int]
-    overlaps: FloatArray
-    kept_overlaps: FloatArray
-
-
 class Splicer:
     """Does row after row with the same room."""
 
@@ -75,12 +46,12 @@ class Splicer:
 
     def splice(self, found: Scanned, source: tuple[bytes, int], began: float) -> Spliced | None:
         """Both stages of a row; None where words are unusual. `source` is the file, as JSON, and the row's number."""
-        built = _build(found, self._config)
+        built = judge(found, self._config)
         stats = None if built is None else _stats(found, built)
         if built is None or stats is None:
             return None
         between = perf_counter()
-        filtered = _filter(found, built, self._config)
+        filtered = thin_out(found, built, self._config)
         times, durations = filtered.times, filtered.durations
         stay_durations = [durations[i] for i in filtered.staying.tolist()]
         totals = add_up(durations), add_up(stay_durations)
@@ -155,7 +126,7 @@ class Splicer:
         return _Items(room, starts, ends, part_values)
 
     def _window_lines(
-        self, found: Scanned, built: _Built, kept: IntArray, items: _Items, heads: int, source: tuple[bytes, int]
+        self, found: Scanned, built: Built, kept: IntArray, items: _Items, heads: int, source: tuple[bytes, int]
     ) -> memoryview:
         if not kept.size:
             return memoryview(b"")
@@ -197,74 +168,7 @@ def _span(found: Scanned, which: int) -> bytes:
     return found.top[low:high].tobytes()
 
 
-def _build(found: Scanned, config: WindowConfig) -> _Built | None:
-    stops, taken, events, of, segments, kinds, firsts, heard = np.empty((8, found.start.size), dtype=np.int64)
-    num_events, num_parts, has_words = grow_and_cut(
-        found.start,
-        found.end,
-        found.low,
-        found.speakers,
-        found.num_speakers,
-        found.places,
-        config.max_duration,
-        config.max_speakers,
-        config.truncation,
-        stops,
-        taken,
-        events,
-        of,
-        segments,
-    )
-    parts = cut_parts(found, events[:num_events], stops, of, segments[:num_parts], has_words, config)
-    if parts is None:
-        return None
-    seconds, whole = np.empty((found.start.size, 5)), np.empty((found.start.size, 5), dtype=np.bool_)
-    lost, lost_seconds = np.empty(len(REASONS), dtype=np.int64), np.empty(len(REASONS))
-    num_windows, all_seconds = judge_windows(
-        found.start,
-        found.end,
-        found.whole,
-        found.low,
-        found.speakers,
-        found.num_speakers,
-        stops,
-        taken,
-        parts.of,
-        parts.end,
-        parts.whole,
-        (config.min_duration, config.max_duration),
-        (LEAST_SEGMENTS, config.min_speakers, config.max_speakers),
-        kinds,
-        firsts,
-        heard,
-        seconds,
-        whole,
-        lost,
-        lost_seconds,
-    )
-    shown = seconds[:num_windows].tolist()
-    if found.any_whole:
-        flags = whole[:num_windows].tolist()
-        shown = [
-            [int(value) if is_whole else value for value, is_whole in zip(values, wholes, strict=True)]
-            for values, wholes in zip(shown, flags, strict=True)
-        ]
-    return _Built(
-        kinds,
-        stops,
-        taken,
-        parts,
-        num_events,
-        firsts[:num_windows],
-        heard[:num_windows],
-        shown,
-        lost.tolist(),
-        lost_seconds.tolist(),
-        all_seconds,
-    )
-
-
-def _stats(found: Scanned, built: _Built) -> Row | None:
+def _stats(found: Scanned, built: Built) -> Row | None:
     """The row's stats, the records of lost windows aside; None where the other path is no path."""
     swift = "" if found.row_places[_SWIFT] < 0 else loads(_span(found, _SWIFT))
     if swift is not None and type(swift) is not str:
@@ -282,35 +186,3 @@ def _stats(found: Scanned, built: _Built) -> Row | None:
         stats[name] = count
         stats[name_of_seconds] = seconds
     return stats
-
-
-def _filter(found: Scanned, built: _Built, config: WindowConfig) -> _Filtered:
-    parts, firsts = built.parts, built.firsts
-    found_times, orders = np.empty((5, firsts.size)), np.empty((3, firsts.size), dtype=np.int64)
-    num_kept, near = filter_windows(
-        found.start,
-        found.end,
-        firsts,
-        built.taken,
-        parts.of,
-        parts.end,
-        config.overlap_percentage / 100,
-        config.target_duration,
-        found_times,
-        orders,
-    )
-    starts, ends, durations = found_times[:3].tolist()
-    times = list(zip(ends, starts, strict=True))
-    if found.any_whole or parts.texts:
-        trios = zip(firsts.tolist(), built.taken[firsts].tolist(), parts.of[firsts].tolist(), strict=True)
-        times = [
-            (parts.ends[part] if part >= 0 else found.ends[first + taken - 1], found.starts[first])
-            for first, taken, part in trios
-        ]
-        durations = [end - start for end, start in times]
-    staying, kept = orders[1, :num_kept], orders[2, :num_kept].tolist()
-    kept_overlaps = found_times[4, :num_kept]
-    if near:
-        kept = among(times, [times[i] for i in staying.tolist()])
-        kept_overlaps = closest_overlaps(found_times[0], found_times[1], orders[0][np.isin(orders[0], kept)])
-    return _Filtered(times, durations, found_times[2], staying, kept, found_times[3], kept_overlaps)
