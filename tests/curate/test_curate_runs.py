@@ -202,7 +202,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(tmp_path: Path, m
 
 def test_a_kill_while_parts_are_put_together_is_mended(tmp_path: Path, manifests: Path) -> None:
     """Between any two files that the end of a run writes, the directory is as a kill would leave it."""
-    curate_windows([str(manifests)], tmp_path / "whole", rows_per_shard=5)
+    curate_windows([str(manifests)], tmp_path / "whole", rows_per_shard=5, workers=1)
     code = (
         "import os, sys\nfrom pathlib import Path\nfrom playhead.curate.run import curate_windows\n"
         "left = int(sys.argv[3])\n"
@@ -219,7 +219,7 @@ def test_a_kill_while_parts_are_put_together_is_mended(tmp_path: Path, manifests
         command = [sys.executable, "-c", code, str(manifests), str(out), str(number)]
         killed = subprocess.run(command, check=False, capture_output=True)
         assert killed.returncode in (0, 9), killed.stderr
-        curate_windows([str(manifests)], out, rows_per_shard=5)
+        curate_windows([str(manifests)], out, rows_per_shard=5, workers=1)
         assert outputs(out) == outputs(tmp_path / "whole")
         assert not [path for path in out.iterdir() if path.suffix == ".tmp"]
 
