@@ -13,6 +13,11 @@ from test_curate_report import conversation, curated
 
 pytestmark = pytest.mark.full
 
+# A browser talks to its makers unless it is told not to.
+QUIET = [
+    *("--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
 # The report itself has no script; this one, added to a copy, measures what the browser made of it.
 MEASURE = """<script>addEventListener('load', () => {
   const boxes = [...document.querySelectorAll('figure svg')].map(svg => svg.getBoundingClientRect());
@@ -34,7 +39,7 @@ def test_a_browser_lays_the_plots_out_side_by_side(tmp_path: Path) -> None:
     _, page = curated(tmp_path, "calls.jsonl", [json.dumps(conversation())])
     probe = tmp_path / "probe.html"
     probe.write_text(page.replace("</body>", f"{MEASURE}</body>"))
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", *QUIET]
     size = ["--window-size=1200,900", "--virtual-time-budget=2000", "--dump-dom"]
     command = [browser(), *options, *size, probe.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
