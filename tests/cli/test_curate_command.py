@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from alm_rows import conversation, write_manifest
 from commands import as_json, playhead, printed, refused
@@ -48,13 +50,29 @@ def test_long_recordings_are_cut_with_flags_a_file_and_words(folder: Path) -> No
 
 
 def test_audio_that_is_not_there_is_told_or_written_down(folder: Path) -> None:
-    pytest.importorskip("soundfile")
     command = ["curate", "windows", "in", "--out", "out", "--shards", "wav"]
     assert "no such file" in refused(folder, *command)["problem"]
     found = as_json(folder, *command, "--on-error", "reject")
     assert found["shards"]["num_windows"] == 0
     assert len(found["shards"]["rejected"]) == found["num_kept"] > 0
     assert "listed in audio-rejected.jsonl" in printed(folder, *command, "--on-error", "reject")
+
+
+def test_audio_is_found_under_a_root_and_dealt_to_tars(folder: Path) -> None:
+    segments = [{"start": 4.0 * i, "end": 4.0 * i + 3} for i in range(10)]
+    write_manifest(folder / "long.jsonl", [{"audio_filepath": "a.wav", "segments": segments}])
+    (folder / "sound").mkdir()
+    soundfile.write(folder / "sound" / "a.wav", np.zeros(40 * 8000, np.int16), 8000)
+    command = ["curate", "cut", "long.jsonl", "--out", "cut", "--max-seconds", "20", "--shards", "flac"]
+    found = as_json(folder, *command, "--audio-root", "sound", "--windows-per-shard", "1")
+    assert found["shards"]["num_windows"] == found["shards"]["num_shards"] == found["num_kept"] == 2
+    assert sorted(path.name for path in (folder / "cut").glob("*.tar")) == ["audio-00000.tar", "audio-00001.tar"]
+
+
+@pytest.mark.parametrize("way", ["windows", "cut"])
+def test_the_engine_that_is_named_does_the_work(folder: Path, way: str) -> None:
+    command = ["curate", way, "in", "--out", "out", "--engine", "ray", "--ray-address", "127.0.0.1:1"]
+    assert refused(folder, *command)["problem"] == "no Ray cluster could be joined at 127.0.0.1:1"
 
 
 def test_json_has_the_summary_under_the_originals_names(folder: Path) -> None:

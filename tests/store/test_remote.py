@@ -54,15 +54,6 @@ def test_ranges_are_read_as_of_a_local_file(big: str) -> None:
         assert b"".join(stream(file, 1000)) == DATA
 
 
-def test_many_ranges_come_in_the_order_asked_and_near_ones_in_one_request(big: str, server: Loopback) -> None:
-    file = open_remote(big)
-    server.requests.clear()
-    spans = [(5000, 5010), (0, 4), (7, 7), (5000, 5010), (len(DATA) - 3, len(DATA) + 9)]
-    assert file.read_many(spans) == [DATA[first:end] for first, end in spans]
-    assert len(server.requests) == 2
-    assert file.read_many([]) == []
-
-
 def test_a_large_range_is_read_in_requests_that_no_time_out_can_reach(server: Loopback) -> None:
     server.objects["/bucket/large"] = large = os.urandom(2 * MOST_BYTES + 7)
     file = open_remote("s3://bucket/large")
@@ -88,9 +79,8 @@ def test_a_stamp_tells_one_content_from_another(big: str, server: Loopback) -> N
 def test_an_object_that_changed_since_it_was_opened_is_refused(big: str, server: Loopback) -> None:
     file = open_remote(big)
     server.objects["/bucket/big"] = DATA[::-1]
-    for read in (lambda: file.read(0, 10), lambda: file.read_many([(0, 10)])):
-        with pytest.raises(DataError, match="changed while it was read"):
-            read()
+    with pytest.raises(DataError, match="changed while it was read"):
+        file.read(0, 10)
 
 
 def test_objects_are_listed_under_a_prefix_and_by_pattern_over_several_pages(server: Loopback) -> None:

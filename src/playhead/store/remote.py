@@ -7,7 +7,6 @@ number of times. Endpoints and credentials are those of the environment, as obst
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -52,24 +51,6 @@ class RemoteFile:
         if found != self.stamp:
             raise changed(self.path, *(f"{one.size:,} bytes, mark {one.mark}" for one in (found, self.stamp)))
         return data
-
-    def read_many(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (first byte, end), near ones in one request, several requests at a time."""
-        inside = [(first, min(end, self.size)) for first, end in spans]
-        wanted = [(first, end) for first, end in inside if first < end]
-        if not wanted:
-            return [b""] * len(spans)
-        address = address_of(self.path)
-        with asking(self.path, address):
-            import obstore
-
-            starts, ends = [first for first, _ in wanted], [end for _, end in wanted]
-            pieces = obstore.get_ranges(_store(address), address.key, starts=starts, ends=ends)
-            found = _stamp(obstore.head(_store(address), address.key))
-        if found != self.stamp:
-            raise changed(self.path, *(f"{one.size:,} bytes, mark {one.mark}" for one in (found, self.stamp)))
-        by_span = dict(zip(wanted, pieces, strict=True))
-        return [by_span[span].to_bytes() if span in by_span else b"" for span in inside]
 
     @property
     def stamp(self) -> Stamp:
