@@ -16,7 +16,6 @@ from playhead.megatron.releases import release_of
 from playhead.megatron.splits import SPLITS, split_matrix
 from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer
 
-_SEED = 1234
 _SPLIT = "969, 30, 1"
 _LARGEST_SEED = 2**32 - 1
 
@@ -41,27 +40,28 @@ def read_request(
     keep_partial: bool = False,
     iteration: int = 0,
 ) -> Request:
-    flags = parse_flags(words)
     release = release_of(release)
+    flags = parse_flags(words, release)
     cache = flags.text("data-cache-path")
-    if cache is None:
+    if not cache:
         raise RecipeError(
-            "--data-cache-path: is missing", expected="the directory in which the job looks for its cache"
+            "--data-cache-path: is missing" if cache is None else "--data-cache-path: is empty",
+            expected="the directory in which the job looks for its cache",
         )
     length = flags.at_least("seq-length", 1)
     if length is None:
         raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
-    seed = flags.at_least("seed", 0)
-    if seed is not None and seed > _LARGEST_SEED:
+    seed = flags.at_least("seed", 0) or 0
+    if seed > _LARGEST_SEED:
         raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")
     blend, blends = _data(flags)
-    counts = count_samples(flags, release, iteration)
+    counts = count_samples(flags, iteration)
     surplus = flags.number("mid-level-dataset-surplus")
     job = Job(
         sequence_length=length,
-        seed=_SEED if seed is None else seed,
+        seed=seed,
         sizes=counts.samples,
-        tokenizer=describe_tokenizer(flags, release) if like is None else read_tokenizer(like),
+        tokenizer=describe_tokenizer(flags) if like is None else read_tokenizer(like),
         blend=blend,
         split=None if blend is None else flags.text("split", _SPLIT),
         blends=blends,
@@ -101,6 +101,12 @@ def _data(flags: Flags) -> tuple[Blend | None, Blends | None]:
         return blend_of(flags.many("data-path") or [], "--data-path"), None
     if flags.has("data-args-path"):
         path = flags.text("data-args-path") or ""
+        if not flags.has("split"):
+            raise RecipeError(
+                "--data-args-path: without --split",
+                expected=f'a split such as "{_SPLIT}"; Megatron has a default for it with --data-path only',
+                fix="give --split, as the training job must",
+            )
         return blend_of(_read(path).split(), path), None
     if flags.has("split"):
         raise RecipeError("--split: with data for each split", fix="leave --split out, as Megatron asks")
