@@ -75,14 +75,33 @@ def test_what_is_whole_is_kept_and_what_is_not_is_built_again(folder: Path) -> N
     assert {entry.action for entry in prepare(folder, force=True).entries} == {"built"}
 
 
-def test_a_cache_of_megatron_itself_is_built_again_as_nothing_tells_its_age(folder: Path) -> None:
+def test_a_cache_of_megatron_itself_is_recognised_by_its_files_and_kept(folder: Path) -> None:
     request = read_request(flags_over(folder))
     oracle.build(request.job, folder / "cache")
     theirs = bytes_of(folder / "cache")
-    assert states(folder) == {"unknown"}
-    prepare(folder)
+    report = check(folder)
+    assert report.good
+    assert {finding.state for finding in report.findings} == {"ok"}
+    assert all("no manifest" in finding.details[0] for finding in report.findings)
+    assert {entry.action for entry in prepare(folder).entries} == {"kept"}
+    assert bytes_of(folder / "cache") == theirs
+    assert {entry.action for entry in prepare(folder, force=True).entries} == {"built"}
     assert {name: data for name, data in bytes_of(folder / "cache").items() if "manifest" not in str(name)} == theirs
+
+
+@pytest.mark.parametrize("count", [120, 90])
+def test_a_cache_of_megatron_itself_that_was_made_from_other_data_is_stale(folder: Path, count: int) -> None:
+    """With as many documents of as many tokens only the places where samples begin tell."""
+    lengths = np.random.default_rng(5).integers(0, 50, 120)
+    oracle.build(read_request(flags_over(folder)).job, folder / "cache")
+    oracle.write_dataset(folder / "a", oracle.documents_of(np.random.default_rng(7).permutation(lengths)[:count], 1))
+    stale = [finding for finding in check(folder).findings if finding.state == "stale"]
+    assert {finding.split for finding in stale} >= {"train"}
+    prepare(folder)
     assert states(folder) == {"ok"}
+    oracle.build(read_request(flags_over(folder)).job, folder / "theirs")
+    for name, data in bytes_of(folder / "theirs").items():
+        assert bytes_of(folder / "cache")[name] == data
 
 
 def test_a_dry_run_writes_nothing_and_says_what_it_would_take(folder: Path) -> None:
@@ -136,6 +155,16 @@ def test_data_that_changed_makes_a_cache_stale_and_preparing_mends_it(folder: Pa
         assert bytes_of(folder / "cache")[name] == data
 
 
+def test_data_of_another_number_of_documents_makes_a_cache_stale_and_not_broken(folder: Path) -> None:
+    prepare(folder)
+    oracle.write_dataset(folder / "a", oracle.documents_of(np.random.default_rng(6).integers(1, 50, 90), 1))
+    found = {finding.state: finding.details for finding in check(folder).findings}
+    assert set(found) == {"stale", "ok"}
+    assert "a.idx changed" in found["stale"][0]
+    prepare(folder)
+    assert states(folder) == {"ok"}
+
+
 def test_a_broken_cache_is_called_broken(folder: Path) -> None:
     prepare(folder)
     next((folder / "cache").glob("*shuffle_index.npy")).unlink()
@@ -168,6 +197,47 @@ def test_fast_load_works_with_data_for_each_split(folder: Path) -> None:
     )
     for mine, his in zip(fast, slow, strict=True):
         assert oracle.samples_of(mine) == oracle.samples_of(his)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vocabulary", "wrong"),
+    [(np.int32, 499, True), (np.int32, 70_000, False), (np.uint16, 499, False), (np.uint16, 70_000, True)],
+)
+def test_counts_of_sequences_are_refused_where_megatron_would_read_other_tokens(
+    folder: Path, dtype: type, vocabulary: int, wrong: bool
+) -> None:
+    oracle.write_dataset(folder / "c", oracle.documents_of(range(1, 90)), dtype)
+    arguments = {
+        "train_data_path": [str(folder / "c")],
+        "seq_length": 16,
+        "train_samples": 50,
+        "global_batch_size": 4,
+        "eval_interval": 5,
+        "tokenizer_type": "NullTokenizer",
+        "vocab_size": vocabulary,
+        "data_cache_path": str(folder / "cache"),
+    }
+    counts = folder / "sequences.json"
+    megatron.prepare(**arguments)
+    assert megatron.check(**arguments).misread == ()
+    assert bool(megatron.check(**arguments, per_dataset_sequences_path="s.json").misread) == wrong
+    if not wrong:
+        megatron.prepare(**arguments, per_dataset_sequences=counts)
+        assert counts.exists()
+        return
+    with pytest.raises(RecipeError, match="Megatron would read other tokens"):
+        megatron.prepare(**arguments, per_dataset_sequences=counts)
+    assert not counts.exists()
+
+
+def test_int32_data_needs_the_size_of_a_vocabulary_that_is_not_known(folder: Path) -> None:
+    oracle.write_dataset(folder / "c", oracle.documents_of(range(1, 90)), np.int32)
+    data = ["--data-path", str(folder / "c"), "--split=90,5,5", f"--data-cache-path={folder / 'cache'}"]
+    counts = ["--seq-length=16", "--train-samples=50", "--global-batch-size=4", "--eval-interval=5"]
+    tokenizer = ["--tokenizer-type=HuggingFaceTokenizer", "--tokenizer-model=m"]
+    words = [*data, *counts, *tokenizer, "--per-dataset-sequences-path=s.json"]
+    assert "--vocab-size" in check_request(read_request(words)).misread[0]
+    assert check_request(read_request([*words, "--vocab-size=128256"])).misread == ()
 
 
 def _words(arguments: dict[str, object]) -> list[str]:

@@ -14,7 +14,7 @@ from playhead.megatron.flags import Flags, parse_flags
 from playhead.megatron.job import DEFAULT_SURPLUS, Blend, Job, blend_of
 from playhead.megatron.releases import release_of
 from playhead.megatron.splits import SPLITS, split_matrix
-from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer
+from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer, vocab_size_of
 
 _SPLIT = "969, 30, 1"
 _LARGEST_SEED = 2**32 - 1
@@ -22,13 +22,18 @@ _LARGEST_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class Request:
-    """A job with all that was derived for it on the way."""
+    """A job with all that was derived for it on the way.
+
+    `given_sequences` is whether it takes the counts of its datasets from a file. A `vocab_size` of None is not known.
+    """
 
     job: Job
     counts: Counts
     cache: Path
     release: str
     fast_load: bool
+    given_sequences: bool
+    vocab_size: int | None
     ignored: tuple[str, ...]
 
 
@@ -71,7 +76,16 @@ def read_request(
     )
     if job.split is not None:
         split_matrix(job.split)
-    return Request(job, counts, Path(cache), release, flags.has("dataloader-fast-cache-load"), _ignored(flags))
+    return Request(
+        job=job,
+        counts=counts,
+        cache=Path(cache),
+        release=release,
+        fast_load=flags.has("dataloader-fast-cache-load"),
+        given_sequences=flags.has("per-dataset-sequences-path"),
+        vocab_size=vocab_size_of(flags) if like is None else flags.integer("vocab-size"),
+        ignored=_ignored(flags),
+    )
 
 
 def _ignored(flags: Flags) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from playhead.errors import Failure, PlayheadError, PrepareError
 from playhead.megatron.arguments import Request
 from playhead.megatron.build import build_dataset, build_mixture, explaining
 from playhead.megatron.effort import Entry, memory_needed, seconds_needed, workers_for
-from playhead.megatron.files import broken_files, manifest_of, num_bytes_of, read_manifest
+from playhead.megatron.entry_state import state_of
+from playhead.megatron.files import manifest_of, num_bytes_of
 from playhead.megatron.idx import Idx
 from playhead.megatron.plan import Mixture, Plan, plan_job
 from playhead.megatron.report import CacheReport, EntryReport, Progress
@@ -44,7 +45,7 @@ def prepare_request(
     plan = plan_job(request.job, surveys)
     indexes = {prefix: survey.idx for prefix, survey in surveys.items()}
     entries: list[Entry] = [*plan.datasets, *plan.mixtures]
-    wanted = [entry for entry in entries if force or not is_current(request.cache, entry, indexes)]
+    wanted = [entry for entry in entries if force or state_of(request.cache, entry, indexes)[0] != "ok"]
     count = workers_for(wanted, min(count, max(1, len(wanted))), None if memory_mb is None else memory_mb << 20)
     report = _report(request, plan, entries, wanted, count, dry_run)
     if wanted and not dry_run:
@@ -53,11 +54,6 @@ def prepare_request(
         _make_room(request.cache, sum(map(num_bytes_of, wanted)))
         _build(request.cache, wanted, indexes, count, show)
     return report
-
-
-def is_current(cache: Path, entry: Entry, indexes: dict[str, Idx]) -> bool:
-    """Whether an entry is whole and was made from the indexes as they are now."""
-    return not broken_files(cache, entry) and read_manifest(cache, entry) == manifest_of(entry, indexes)
 
 
 def _default_workers() -> int:

@@ -18,6 +18,8 @@ _CLASS_MAIN = "megatron.core.tokenizers.text.text_tokenizer.MegatronTokenizerTex
 _DEFAULT_TYPE = "GPT2BPETokenizer"
 _OF_MEGATRON = ("GPT2BPETokenizer", "BertWordPieceLowerCase", "BertWordPieceCase")
 _SENTENCEPIECE = ("SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer")
+_SIZES = {"GPT2BPETokenizer": 50257, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 29096}
+_TIKTOKEN_SIZE = 2**17
 _KEEP_WHITESPACE = (
     "no-tokenizer-sentencepiece-ignore-extra-whitespaces",
     "disable-tokenizer-sentencepiece-ignore-extra-whitespaces",
@@ -53,6 +55,21 @@ def describe_tokenizer(flags: Flags) -> dict[str, Any]:
         raise RecipeError(f"--tokenizer-type {kind}: without its model", expected="--tokenizer-model")
     name = _CLASS_MAIN if release == "main" else _CLASS
     return {"class": name, "tokenizer_path": path, **{key: str(value) for key, value in options.items()}}
+
+
+def vocab_size_of(flags: Flags) -> int | None:
+    """How many tokens the tokenizer will say it has, where that is known without opening it.
+
+    A tokenizer that comes from a file has as many as `--vocab-size` says, if it is given.
+    """
+    kind, size = flags.text("tokenizer-type") or _DEFAULT_TYPE, flags.integer("vocab-size")
+    if kind in _SIZES:
+        return _SIZES[kind] + len(_special(flags) or [])
+    if kind == "TikTokenizer":
+        return size or _TIKTOKEN_SIZE
+    if kind == "NullTokenizer" and size is not None and not since(flags.release, "0.18"):
+        return size + 1
+    return size
 
 
 def read_tokenizer(description: str | Path) -> dict[str, Any]:
