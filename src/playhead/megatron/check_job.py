@@ -18,6 +18,7 @@ from playhead.megatron.idx import Idx
 from playhead.megatron.plan import Mixture, plan_job
 from playhead.megatron.report import CheckReport, Finding
 from playhead.megatron.sequences import misread_tokens
+from playhead.megatron.staging import sweep
 from playhead.megatron.survey import survey_job
 
 _FLAGS = {
@@ -35,6 +36,7 @@ _SHORT = 60
 
 
 def check_request(request: Request, workers: int = 1) -> CheckReport:
+    sweep(request.cache)
     surveys = survey_job(request.job, workers)
     plan = plan_job(request.job, surveys)
     indexes = {prefix: survey.idx for prefix, survey in surveys.items()}

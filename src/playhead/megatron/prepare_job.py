@@ -39,6 +39,8 @@ def prepare_request(
     `announce` is told what it will take before anything is built.
     """
     show: Show = progress or (lambda _: None)
+    if not dry_run:
+        sweep(request.cache)
     count = workers or _default_workers()
     total = len(prefixes_of(request.job))
     surveys = survey_job(request.job, count, lambda prefix: show(Progress("indexes", prefix, total)))
@@ -78,7 +80,6 @@ def _make_room(cache: Path, num_bytes: int) -> None:
 def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: int, show: Show) -> None:
     """All entries side by side: a blend follows from the plan, not from the files of its datasets."""
     failures: list[Failure] = []
-    sweep(cache, {entry.name for entry in wanted})
 
     def attempt(entry: Entry) -> PlayheadError | None:
         def phase(name: str) -> None:
