@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import struct
@@ -262,6 +261,10 @@ def _header(**changes: int) -> bytes:
     return struct.pack("<9sQBQQ", b"MMIDIDX\0\0", *values.values())
 
 
+def _last_mark(path: Path, mark: int) -> None:
+    path.write_bytes(path.read_bytes()[:-8] + struct.pack("<q", mark))
+
+
 @pytest.mark.parametrize(
     ("break_it", "problem"),
     [
@@ -274,6 +277,8 @@ def _header(**changes: int) -> bytes:
         (lambda f: (f / "a.idx").write_bytes(_header(code=9) + bytes(9999)), "token type 9"),
         (lambda f: (f / "a.idx").write_bytes((f / "a.idx").read_bytes()[:-8]), "is not as long as its header says"),
         (lambda f: (f / "a.bin").write_bytes(b"12"), "is not as long as its index says"),
+        (lambda f: _last_mark(f / "a.idx", 119), "its documents do not end with its sequences"),
+        (lambda f: _last_mark(f / "a.idx", 1 << 40), "its documents do not end with its sequences"),
     ],
 )
 def test_broken_data_is_named_and_nothing_is_written(folder: Path, break_it, problem: str) -> None:
@@ -282,6 +287,49 @@ def test_broken_data_is_named_and_nothing_is_written(folder: Path, break_it, pro
         prepare(folder)
     assert problem in str(caught.value)
     assert not (folder / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ("--train-iters 99999999999999999999", "--train-iters 99999999999999999999"),
+        ("--train-iters 9223372036854775807", "more samples than can be counted"),
+        ("--seq-length 3000000000", "--seq-length 3000000000"),
+        ("--mid-level-dataset-surplus nan", "--mid-level-dataset-surplus nan"),
+        ("--mid-level-dataset-surplus inf", "--mid-level-dataset-surplus inf"),
+        ("--mid-level-dataset-surplus 1e308", "more samples than can be counted"),
+        ("--data-path nan a 1 b", "not a positive number"),
+        ("--data-path 1 a inf b", "not a positive number"),
+        ("--data-path 1e308 a 1e308 b", "add up to more than a number can hold"),
+        (f"--split {'9' * 400},1,0", "cannot be split by this"),
+    ],
+)
+def test_numbers_that_nothing_can_be_made_of_are_refused_and_nothing_is_written(
+    folder: Path, flags: str, problem: str
+) -> None:
+    given = [str(folder / word) if word in ("a", "b") else word for word in flags.split()]
+    words = flags_over(folder, *given)
+    if "--train-iters" in given:
+        place = words.index("--train-samples")
+        del words[place : place + 2]
+    with pytest.raises(RecipeError) as caught:
+        prepare_request(read_request(words))
+    assert problem in str(caught.value)
+    assert not (folder / "cache").exists()
+
+
+def test_an_empty_cache_path_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    before = bytes_of(folder)
+    with pytest.raises(RecipeError, match="--data-cache-path: is empty"):
+        prepare(folder, "--data-cache-path", "")
+    assert bytes_of(folder) == before
+
+
+def test_a_count_that_no_disk_can_hold_is_said_before_anything_is_written(folder: Path) -> None:
+    assert prepare(folder, "--train-samples", str(10**17), dry_run=True).num_bytes > 10**17
+    with pytest.raises(PrepareError, match="has no room for the cache"):
+        prepare(folder, "--train-samples", str(10**17))
 
 
 def test_all_broken_datasets_are_listed(folder: Path) -> None:
@@ -340,15 +388,43 @@ def test_a_write_that_fails_half_way_leaves_no_half_written_entry(folder: Path) 
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2500
 
 
-def test_what_a_killed_run_left_is_swept_up_and_what_another_writes_is_not(folder: Path) -> None:
-    names = [entry.name for entry in prepare(folder, dry_run=True).entries]
-    (folder / "cache").mkdir()
-    old, new = (folder / "cache" / f".{names[0]}-sample_index.npy.{pid}.tmp" for pid in (1, 2))
-    for path in (old, new):
-        path.write_bytes(b"half")
-    os.utime(old, (1, 1))
+WRITING = """
+import sys
+from pathlib import Path
+from playhead.megatron.staging import staged
+with staged(Path(sys.argv[1]), ()) as create:
+    create(Path(sys.argv[1]) / sys.argv[2]).write(b"half")
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("command", ["prepare", "check"])
+def test_what_a_killed_run_left_is_swept_up_and_what_a_living_one_writes_is_not(folder: Path, command: str) -> None:
+    cache = folder / "cache"
     prepare(folder)
-    assert (old.exists(), new.exists()) == (False, True)
+    names = [f"{digit * 32}-GPTDataset-train-sample_index.npy" for digit in "ab"]
+    killed, living = (
+        subprocess.Popen(
+            [sys.executable, "-c", WRITING, str(cache), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in names
+    )
+    for process in (killed, living):
+        assert process.stdout.readline() == "written\n"
+    killed.kill()
+    killed.wait()
+    (cache / ".notes.tmp").write_text("of another program")
+    assert len(list(cache.glob(".*.tmp"))) == 3
+    prepare(folder, dry_run=True)
+    assert len(list(cache.glob(".*.tmp"))) == 3
+    {"prepare": prepare, "check": check}[command](folder)
+    left = sorted(path.name for path in cache.glob(".*.tmp"))
+    assert left == [f".{names[1]}.{living.pid}.tmp", ".notes.tmp"]
+    living.communicate("")
+    assert living.returncode == 0
+    assert (cache / names[1]).exists()
+    assert [path.name for path in cache.glob(".*.tmp")] == [".notes.tmp"]
 
 
 def test_errors_are_letters(folder: Path) -> None:

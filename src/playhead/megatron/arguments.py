@@ -13,6 +13,7 @@ from playhead.megatron.counts import Counts, count_samples
 from playhead.megatron.flags import Flags, parse_flags
 from playhead.megatron.job import DEFAULT_SURPLUS, Blend, Job, blend_of
 from playhead.megatron.releases import release_of
+from playhead.megatron.samples import LARGEST_INT32
 from playhead.megatron.splits import SPLITS, split_matrix
 from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer, vocab_size_of
 
@@ -56,6 +57,8 @@ def read_request(
     length = flags.at_least("seq-length", 1)
     if length is None:
         raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
+    if length > LARGEST_INT32:
+        raise RecipeError(f"--seq-length {length}", expected=f"at most {LARGEST_INT32:,}, as Megatron takes")
     seed = flags.at_least("seed", 0) or 0
     if seed > _LARGEST_SEED:
         raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from playhead.errors import RecipeError
 from playhead.megatron.flags import Flags
+from playhead.megatron.job import LARGEST_COUNT
 from playhead.megatron.releases import since
-
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,11 @@ def count_samples(flags: Flags, iteration: int = 0) -> Counts:
 
 def _check_counts(*counts: int | None) -> None:
     largest = max(count for count in counts if count is not None)
-    if largest > _LARGEST:
+    if largest > LARGEST_COUNT:
         raise RecipeError(
             "the job asks for more samples than can be counted",
             found=f"{largest:,}",
-            expected=f"at most {_LARGEST:,}",
+            expected=f"at most {LARGEST_COUNT:,}",
             fix="lower --train-iters, --train-samples, --eval-iters or --global-batch-size",
         )
 

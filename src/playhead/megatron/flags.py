@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from playhead.errors import RecipeError
 from playhead.megatron.flag_table import LAUNCHER, REFUSED, TAKEN, flags_of, releases_with
+from playhead.megatron.job import LARGEST_COUNT
 from playhead.megatron.releases import RELEASES
 
 _FLAG = re.compile(r"--([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?\Z", re.DOTALL)
@@ -20,7 +21,6 @@ _VALUES = {
     "*": "any number of values",
     "+": "one or more values",
 }
-_LARGEST = 2**63 - 1  # no count of samples or tokens passes what an array can hold
 
 T = TypeVar("T", int, float)
 
@@ -54,8 +54,8 @@ class Flags:
 
     def integer(self, name: str) -> int | None:
         found = self._number(name, int, "a whole number")
-        if found is not None and abs(found) > _LARGEST:
-            raise RecipeError(f"--{name} {found}", expected=f"at most {_LARGEST:,}")
+        if found is not None and abs(found) > LARGEST_COUNT:
+            raise RecipeError(f"--{name} {found}", expected=f"at most {LARGEST_COUNT:,}")
         return found
 
     def number(self, name: str) -> float | None:
