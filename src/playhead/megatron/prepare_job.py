@@ -107,7 +107,7 @@ def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: i
     if failures:
         raise PrepareError(
             f"the cache could not be finished: {len(failures)} datasets failed",
-            fix="mend these and run it again; what was finished is kept",
+            fix="correct these and run it again; what was finished is kept",
             failures=tuple(failures),
         )
 
