@@ -63,6 +63,6 @@ def _refused(problem: str, found: str | None) -> RecipeError:
     return RecipeError(
         problem,
         found=found,
-        expected=f"`stages` with one {_BUILDER} and one {_OVERLAP}, and nothing else but a reader and a writer of manifests",
+        expected=f"`stages` with one {_BUILDER} and one {_OVERLAP}, and else a reader and a writer of manifests",
         fix=f"write the parameters flat: {_FLAT}",
     )

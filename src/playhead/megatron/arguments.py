@@ -48,26 +48,12 @@ def read_request(
 ) -> Request:
     release = release_of(release)
     flags = parse_flags(words, release)
-    cache = flags.text("data-cache-path")
-    if not cache:
-        raise RecipeError(
-            "--data-cache-path: is missing" if cache is None else "--data-cache-path: is empty",
-            expected="the directory in which the job looks for its cache",
-        )
-    length = flags.at_least("seq-length", 1)
-    if length is None:
-        raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
-    if length > LARGEST_INT32:
-        raise RecipeError(f"--seq-length {length}", expected=f"at most {LARGEST_INT32:,}, as Megatron takes")
-    seed = flags.at_least("seed", 0) or 0
-    if seed > _LARGEST_SEED:
-        raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")
     blend, blends = _data(flags)
     counts = count_samples(flags, iteration)
     surplus = flags.number("mid-level-dataset-surplus")
     job = Job(
-        sequence_length=length,
-        seed=seed,
+        sequence_length=_sequence_length(flags),
+        seed=_seed(flags),
         sizes=counts.samples,
         tokenizer=describe_tokenizer(flags) if like is None else read_tokenizer(like),
         blend=blend,
@@ -82,13 +68,39 @@ def read_request(
     return Request(
         job=job,
         counts=counts,
-        cache=Path(cache),
+        cache=_cache(flags),
         release=release,
         fast_load=flags.has("dataloader-fast-cache-load"),
         given_sequences=flags.has("per-dataset-sequences-path"),
         vocab_size=vocab_size_of(flags) if like is None else flags.integer("vocab-size"),
         ignored=_ignored(flags),
     )
+
+
+def _cache(flags: Flags) -> Path:
+    cache = flags.text("data-cache-path")
+    if not cache:
+        raise RecipeError(
+            "--data-cache-path: is missing" if cache is None else "--data-cache-path: is empty",
+            expected="the directory in which the job looks for its cache",
+        )
+    return Path(cache)
+
+
+def _sequence_length(flags: Flags) -> int:
+    length = flags.at_least("seq-length", 1)
+    if length is None:
+        raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
+    if length > LARGEST_INT32:
+        raise RecipeError(f"--seq-length {length}", expected=f"at most {LARGEST_INT32:,}, as Megatron takes")
+    return length
+
+
+def _seed(flags: Flags) -> int:
+    seed = flags.at_least("seed", 0) or 0
+    if seed > _LARGEST_SEED:
+        raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")
+    return seed
 
 
 def _ignored(flags: Flags) -> tuple[str, ...]:
