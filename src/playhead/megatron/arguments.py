@@ -33,9 +33,9 @@ class Request:
     cache: Path
     release: str
     fast_load: bool
-    given_sequences: bool
-    vocab_size: int | None
     ignored: tuple[str, ...]
+    given_sequences: bool = False
+    vocab_size: int | None = None
 
 
 def read_request(
