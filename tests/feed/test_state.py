@@ -72,7 +72,7 @@ def test_a_state_is_small_however_many_sources_there_are_and_far_into_the_run(re
 
 @pytest.mark.parametrize("count", [3, 20])
 def test_totals_are_told_by_source_however_many_there_are(tmp_path: Path, count: int) -> None:
-    recipe = recipe_in(tmp_path, *(write_text(tmp_path, f"s{i}", [[3, 4, 5]]) for i in range(count)), lanes=2)
+    recipe = recipe_in(tmp_path, *(write_tokens(tmp_path, f"s{i}", [[3, 4, 5]]) for i in range(count)), lanes=2)
     prepare(recipe, workers=1)
     loader = Loader(recipe)
     seen = Counter(name for batch in islice(loader, 30) for name in batch.sources)
@@ -83,7 +83,7 @@ def test_totals_are_told_by_source_however_many_there_are(tmp_path: Path, count:
 
 
 def test_a_source_called_all_does_not_hide_the_sum(tmp_path: Path) -> None:
-    recipe = recipe_in(tmp_path, write_text(tmp_path, "all", [[3] * 9]), write_text(tmp_path, "b", [[3] * 9]))
+    recipe = recipe_in(tmp_path, write_tokens(tmp_path, "all", [[3] * 9]), write_tokens(tmp_path, "b", [[3] * 9]))
     prepare(recipe, workers=1)
     loader = Loader(recipe)
     next(iter(loader))
@@ -208,7 +208,7 @@ def test_the_length_of_a_finite_loader_is_the_number_of_its_batches(
 ) -> None:
     sources = [write_text(tmp_path, "a", [[3] * 37]), write_text(tmp_path, "b", [[3] * 20])]
     dev = {"sources": sources, "batching": {"type": "fixed", "size": 3}}
-    recipe = recipe_in(tmp_path, *sources, lanes=4, evaluation={"dev": dev}, **fields)
+    recipe = recipe_in(tmp_path, *sources, lanes=4, sequence=None, evaluation={"dev": dev}, **fields)
     prepare(recipe, workers=1)
     for split in (None, "dev"):
         for rank in range(world_size):

@@ -30,7 +30,7 @@ class Collation:
     """What the recipe says about batches: which fields, the sequence field, and what to pad with."""
 
     fields: tuple[str, ...] | None = None
-    sequence: str = "tokens"
+    sequence: str | None = "tokens"
     pad_values: dict[str, float] = field(default_factory=dict)
 
 
@@ -60,6 +60,7 @@ def packed(samples: list[Sample | None], how: Collation, length: int, filler: Fi
     `segment_ids` count samples from 1 (0 is padding), `positions` restart with each, `cu_seqlens` are the bounds. None
     is an empty slot: a sample of no length and weight 0.
     """
+    assert how.sequence is not None, "the recipe check requires one"
     filled = _filled(samples, filler)
     names = field_names(filled, how.fields)
     aligned = aligned_fields(filled, names, how.sequence)
@@ -128,9 +129,9 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
     return names
 
 
-def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str) -> frozenset[str]:
+def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str | None) -> frozenset[str]:
     """The fields that run along the sequence: in every sample as long as its sequence field."""
-    if any(sequence not in sample or not _is_array(sample[sequence]) for sample in samples):
+    if sequence is None or any(sequence not in sample or not _is_array(sample[sequence]) for sample in samples):
         return frozenset()
     sizes = [len(sample[sequence]) for sample in samples]
     return frozenset(

@@ -22,6 +22,16 @@ def decoded(sample: Sample) -> Sample:
     return {name: _decode(name, value) if type(value) is bytes else value for name, value in sample.items()}
 
 
+def decoded_until(samples: list[Sample]) -> tuple[list[Sample], SampleError | None]:
+    """The samples decoded, up to the first that breaks, and how that one does."""
+    done: list[Sample] = []
+    try:
+        done.extend(map(decoded, samples))
+    except SampleError as error:
+        return done, error
+    return done, None
+
+
 def _decode(name: str, data: bytes) -> Any:
     decoder = _DECODERS.get(name.rpartition(".")[2])
     if decoder is None:

@@ -25,7 +25,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "decode": "Whether members of samples are decoded by their extension (json, txt, npy) before the map.",
         "collate": "How samples become a batch: pad, list, or a function of your own.",
         "fields": "The fields to deliver; all of them if left out.",
-        "sequence": "The field whose first axis a sample's length counts: what is packed, padded and measured.",
+        "sequence": "The field whose length is the sample's: packed, padded, measured and checked. null: not checked.",
         "sequence_rate": "How many steps of the sequence field make a second, for lengths in seconds.",
         "pad_to": "What the sequence field is padded to: the longest in the batch, its bucket's edge, or a number.",
         "pad_batch": "Fill every micro-batch up to its full number of samples, with weight 0.",

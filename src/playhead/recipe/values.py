@@ -147,7 +147,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decode: bool = True
     collate: str = "pad"
     fields: list[str] | None = None
-    sequence: str = "tokens"
+    sequence: str | None = "tokens"
     sequence_rate: Positive | None = None
     pad_to: Literal["batch", "bucket"] | Count = "batch"
     pad_batch: bool = False
