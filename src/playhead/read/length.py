@@ -25,7 +25,7 @@ def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table
     A sample of the planned length passes; so does a shorter one, unless mismatches are errors. One that the plan
     counts as cut (`overlong: truncate`) is cut here. A sample that cannot be compared with the plan is an error.
     """
-    if not _needs_sequence(recipe, leaf):
+    if not (is_compared(recipe, leaf) or _is_packed(recipe, leaf)):
         return sample
     if _sequence_size(sample, recipe) is None:
         raise _without_length(sample, planned, recipe, leaf)
@@ -48,12 +48,12 @@ def all_as_planned(samples: list[Sample], planned: list[int], recipe: Recipe, le
 
     Law: where this is true, `check_length` lets every sample pass as it is.
     """
-    name = recipe.sequence
-    if name is None or not _needs_sequence(recipe, leaf):
+    name, compared = recipe.sequence, is_compared(recipe, leaf)
+    if name is None or not (compared or _is_packed(recipe, leaf)):
         return True
     values = [sample.get(name) for sample in samples]
     sizes = [len(value) if type(value) is list else _size(value) for value in values]
-    if None in sizes or not is_compared(recipe, leaf):
+    if None in sizes or not compared:
         return None not in sizes
     if leaf.unit == "seconds":
         sizes = [_in_milliseconds(size, recipe) for size in sizes if size is not None]
@@ -73,9 +73,8 @@ def is_compared(recipe: Recipe, leaf: Leaf) -> bool:
     return length.unit != "bytes" or length.field is not None or length.function is not None
 
 
-def _needs_sequence(recipe: Recipe, leaf: Leaf) -> bool:
-    """Whether samples must have the sequence field: to be compared with the plan, or to be packed."""
-    return is_compared(recipe, leaf) or (isinstance(leaf.batching, Pack) and recipe.collate == "pad")
+def _is_packed(recipe: Recipe, leaf: Leaf) -> bool:
+    return isinstance(leaf.batching, Pack) and recipe.collate == "pad"
 
 
 def actual_length(sample: Sample, recipe: Recipe, leaf: Leaf) -> int | None:
@@ -125,7 +124,7 @@ def _cut_by_plan(leaf: Leaf, table: Table, row: int, planned: int) -> bool:
 
 def _without_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf) -> SampleError:
     name = recipe.sequence or ""
-    packs = isinstance(leaf.batching, Pack) and recipe.collate == "pad"
+    packs = _is_packed(recipe, leaf)
     as_long = [f"`sequence: {other}`" for other, value in sample.items() if _size(value) == planned]
     named = " or ".join(as_long[:3]) or "`sequence: <field>`"
     fix = f"name the field that lengths count ({named}), or make it in `map`"

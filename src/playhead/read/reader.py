@@ -86,10 +86,12 @@ class Reader:
         """The samples in order (None: an empty slot), and what was replaced on the way."""
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
+        lengths = None if request.lengths is None else request.lengths.tolist()
         for number, positions in _by_source(request.picks.source).items():
             source = self._streams[request.stream][number]
             made = self._made_together(request, source, positions)
-            if made.problem is None and self._all_as_planned(request, source, positions, made.samples):
+            planned = None if lengths is None else [lengths[position] for position in positions]
+            if self._all_as_planned(source, made, len(positions), planned):
                 for position, sample in zip(positions, made.samples, strict=True):
                     samples[position] = sample
             else:
@@ -139,13 +141,11 @@ class Reader:
             samples, problem = mapped, failed or problem
         return _Made(raws, samples, problem)
 
-    def _all_as_planned(self, request: Request, source: _Source, positions: list[int], samples: list[Sample]) -> bool:
-        """Whether every sample is there and needs no further look."""
-        if len(samples) != len(positions):
+    def _all_as_planned(self, source: _Source, made: _Made, count: int, planned: list[int] | None) -> bool:
+        """Whether every sample was made and none needs a further look."""
+        if made.problem is not None or len(made.samples) != count:
             return False
-        if request.lengths is None:
-            return True
-        return all_as_planned(samples, request.lengths[positions].tolist(), self._recipe, source.leaf)
+        return planned is None or all_as_planned(made.samples, planned, self._recipe, source.leaf)
 
     def _one_by_one(
         self,
