@@ -39,10 +39,11 @@ def _decode(name: str, data: bytes) -> Any:
     try:
         return decoder(data)
     except Exception as error:  # broken bytes make numpy raise nearly anything
+        deep = isinstance(error, RecursionError)
         raise SampleError(
             f'member "{name}" cannot be decoded',
-            found=f"{type(error).__name__}: {error}",
-            fix="mend the file, say `decode: false` to get the bytes, or let bad samples be replaced "
+            found="it is nested too deeply" if deep else f"{type(error).__name__}: {error}",
+            fix="fix the file, say `decode: false` to get the bytes, or let bad samples be replaced "
             "(`on_error: substitute`)",
         ) from error
 
