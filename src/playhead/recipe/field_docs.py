@@ -32,7 +32,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "pad_values": "What each field is padded with; 0 if left out.",
         "on_error": "What becomes of a sample that cannot be read or mapped: stop, or put another in its place.",
         "on_length_mismatch": "What becomes of a sample that is not as long as planned: stop, cut it, or replace it.",
-        "max_bad": "The share of a source's rows that may turn out bad before the run stops.",
+        "max_bad": "The share of a source's rows that may turn out bad (or 10, up to a tenth) before the run stops.",
     },
     "Source": {
         "name": "The source's own name; it decides its shuffle, so renaming it changes the order.",
