@@ -171,6 +171,16 @@ def test_what_cannot_be_put_together_names_the_field_and_the_remedy(
     assert fix in str(caught.value.fix)
 
 
+@pytest.mark.parametrize("collate", [pad, lambda samples, how: pack(samples, 9, how)])
+def test_a_field_asked_for_that_no_sample_has_is_named_with_those_there_are(collate: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        collate([{"tokens": [1], "text": "a"}, {"tokens": [2], "text": "b"}], Collation(fields=("tokens", "txt")))
+    error = caught.value
+    assert error.problem == 'fields: field "txt" is in no sample of the micro-batch'
+    assert error.found == "fields: tokens, text"
+    assert error.fix == "did you mean `text`? Correct `fields: [...]`, or add the field in `map`"
+
+
 @pytest.mark.parametrize(
     "samples", [[{"tokens": np.ones(2)}, {"tokens": "text"}], [{"tokens": np.ones(2)}, {"tokens": 3}]]
 )

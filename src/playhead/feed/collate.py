@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError
+from playhead.recipe.words import nearest
 from playhead.types import Array
 
 Sample = dict[str, Any]
@@ -120,6 +121,8 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
         extra = [] if wanted is not None else [name for name in sample if name not in samples[0]]
         if missing or extra:
             first, other = (missing[0], i) if missing else (extra[0], 0)
+            if all(first not in sample for sample in samples):
+                raise _in_no_sample(first, samples)
             raise DataError(
                 f'field "{first}" is in some samples of the micro-batch and not in others',
                 found=f"sample {other} of {len(samples)} has only: {', '.join(samples[other]) or 'nothing'}",
@@ -127,6 +130,16 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
                 fix="name the fields to deliver with `fields: [...]`, add them in `map`, or give a `collate` function",
             )
     return names
+
+
+def _in_no_sample(name: str, samples: list[Sample]) -> DataError:
+    known = [*dict.fromkeys(field for sample in samples for field in sample)]
+    meant = "".join(f"did you mean `{near}`? " for near in nearest(name, known)[:1])
+    return DataError(
+        f'fields: field "{name}" is in no sample of the micro-batch',
+        found=f"fields: {', '.join(known) or 'none'}",
+        fix=f"{meant}Correct `fields: [...]`, or add the field in `map`",
+    )
 
 
 def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str | None) -> frozenset[str]:
