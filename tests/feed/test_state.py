@@ -128,7 +128,14 @@ def test_other_lengths_of_the_same_rows_are_another_stream(tmp_path: Path) -> No
 
 
 def test_another_map_or_collation_is_a_warning_at_the_line_that_loads(recipe: Recipe, state: dict[str, Any]) -> None:
-    for fields in ({"map": "loader_maps:slow"}, {"pad_to": 64}, {"fields": ["tokens"]}, {"decode": False}):
+    options = (
+        {"map": "loader_maps:slow"},
+        {"pad_to": 64},
+        {"fields": ["tokens"]},
+        {"decode": False},
+        {"dtypes": {"n": "int32"}},
+    )
+    for fields in options:
         loader = Loader(changed(recipe, **fields))
         with pytest.warns(PayloadWarning, match="another map, collate or decode setting") as caught:
             loader.load_state_dict(state)

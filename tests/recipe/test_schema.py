@@ -58,6 +58,8 @@ def test_references_to_the_environment_are_valid_in_place_of_numbers_and_words()
         recipe(source(length={"feild": "n"})),
         recipe(source(shuffle="globall")),
         recipe(lanes=0),
+        recipe(dtypes={"n": "unit64"}),
+        recipe(sequence=5),
         recipe(lanes="many"),
         recipe(evaluation={"dev": {"sources": [source(x=1)], "batching": FIXED}}),
         {"batching": FIXED},

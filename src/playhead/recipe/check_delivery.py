@@ -6,6 +6,7 @@ from playhead.errors import RecipeError
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Batching, Bucket, Budget, Pack, Recipe
+from playhead.recipe.words import nearest
 
 COLLATES = ("pad", "list")
 
@@ -17,12 +18,34 @@ def check_delivery(recipe: Recipe) -> None:
         check_function_name(recipe.collate, "collate")
     if recipe.fields is not None and not recipe.fields:
         raise RecipeError("fields: there are none", fix="name those to deliver, or remove the line for all of them")
+    _check_named_fields(recipe)
     if recipe.sequence is None:
         _check_without_sequence(recipe)
     for branch in (*branches(recipe), *(evaluation_branch(recipe, split) for split in recipe.evaluation)):
         _check_padding(recipe, branch)
         for leaf in branch.leaves():
             _check_measured(recipe, leaf)
+
+
+def _check_named_fields(recipe: Recipe) -> None:
+    """Dtypes and padding are for fields that are delivered; where `fields` does not list them, batches will tell."""
+    if recipe.dtypes and recipe.collate != "pad":
+        raise RecipeError(
+            "dtypes: only `collate: pad` makes arrays of numbers",
+            found=f"collate: {recipe.collate}",
+            fix="remove `dtypes`, and make the numbers what they should be in your function",
+        )
+    if recipe.fields is None or recipe.collate != "pad":
+        return
+    for key, names in (("pad_values", recipe.pad_values), ("dtypes", recipe.dtypes)):
+        for name in names:
+            if name not in recipe.fields:
+                raise RecipeError(
+                    f"{key}.{name}: is not among the fields that are delivered",
+                    found=f"fields: {', '.join(recipe.fields)}",
+                    fix="".join(f"did you mean `{near}`? " for near in nearest(name, recipe.fields)[:1])
+                    + "Correct the name, remove it, or add it to `fields`",
+                )
 
 
 def _check_without_sequence(recipe: Recipe) -> None:
