@@ -39,7 +39,7 @@ def many_sources(folder: Path) -> int:
         path = folder / f"many-{i:04}.jsonl"
         path.write_text(json.dumps({"n": i}) + "\n")
         sources.append({"name": f"a source with quite a long name, number {i}", "path": str(path), "length": "n"})
-    values = {"sources": sources, "batching": {"type": "fixed", "size": 4}, "lanes": 64}
+    values = {"sources": sources, "batching": {"type": "fixed", "size": 4}, "lanes": 64, "sequence": None}
     recipe = Recipe.parse({**values, "cache_dir": str(folder / "many")})
     prepare_recipe(recipe)
     loader = Loader(recipe, rank=0, world_size=1)

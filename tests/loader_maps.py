@@ -62,6 +62,14 @@ def halved(sample: Sample) -> Sample:
     return {**sample, "tokens": sample["tokens"][:keep], "labels": sample["labels"][:keep]}
 
 
+def hashed(sample: Sample) -> Sample:
+    return {**sample, "doc_hash": 2**64 - sample["n"]}
+
+
+def widened(sample: Sample) -> Sample:
+    return {**sample, "wide": np.ones(2, np.longdouble)}
+
+
 def kills_its_process(sample: Sample) -> Sample:
     """Ends the process, once: where the file that `KILL_MARK` names is not there yet."""
     mark = Path(os.environ["KILL_MARK"])

@@ -40,7 +40,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     a, b = (write_text(found, name, lengths_of(seed, 2, 40)) for seed, name in ((1, "a"), (2, "b")))
     speech = write_speech(found, "calls", [[0.5 + 0.1 * i for i in range(25)]])
     (found / "pace.py").write_text(PACE)
-    fixed: dict[str, Any] = {"batching": {"type": "fixed", "size": 2}, "lanes": 4, "fields": ["id", "n"]}
+    fixed: dict[str, Any] = {
+        "batching": {"type": "fixed", "size": 2},
+        "lanes": 4,
+        "fields": ["id", "n"],
+        "sequence": None,
+    }
     groups = [
         {"name": "spoken", "batching": {"type": "budget", "budget": 5}, "sources": [speech]},
         {"name": "written", "batching": {"type": "fixed", "size": 3}, "sources": [a]},
@@ -51,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "broken": recipe_in(found, a, b, **fixed, map="pace:broken"),
         "other": recipe_in(found, a, b, **{**fixed, "lanes": 2}),
         "passes": recipe_in(found, a, **fixed, epochs=1),
-        "fused": recipe_in(found, *groups, lanes=4, fuse={"spoken": 1, "written": 2}),
+        "fused": recipe_in(found, *groups, lanes=4, sequence=None, fuse={"spoken": 1, "written": 2}),
         "with-dev": recipe_in(found, a, **fixed, evaluation={"dev": {"sources": [b], "batching": fixed["batching"]}}),
     }
     for name, recipe in recipes.items():

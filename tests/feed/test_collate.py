@@ -158,7 +158,7 @@ def test_an_empty_sequence_beside_others_takes_their_shape_and_type() -> None:
             'field "tokens" is ragged in more',
             "pad the other",
         ),
-        ([{"tokens": [2**70]}, {"tokens": [1]}], 'field "tokens" holds what an array cannot', "that fit in `map`"),
+        ([{"tokens": [2**70]}, {"tokens": [1]}], 'field "tokens" holds a whole number beyond int64', "text, in `map`"),
         ([{"tokens": [1], "weights": 3}], 'field "weights" of the samples has the name', "rename it in `map`"),
     ],
 )
@@ -171,11 +171,21 @@ def test_what_cannot_be_put_together_names_the_field_and_the_remedy(
     assert fix in str(caught.value.fix)
 
 
+@pytest.mark.parametrize("collate", [pad, lambda samples, how: pack(samples, 9, how)])
+def test_a_field_asked_for_that_no_sample_has_is_named_with_those_there_are(collate: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        collate([{"tokens": [1], "text": "a"}, {"tokens": [2], "text": "b"}], Collation(fields=("tokens", "txt")))
+    error = caught.value
+    assert error.problem == 'fields: field "txt" is in no sample of the micro-batch'
+    assert error.found == "fields: tokens, text"
+    assert error.fix == "did you mean `text`? Correct `fields: [...]`, or add the field in `map`"
+
+
 @pytest.mark.parametrize(
     "samples", [[{"tokens": np.ones(2)}, {"tokens": "text"}], [{"tokens": np.ones(2)}, {"tokens": 3}]]
 )
 def test_arrays_beside_other_things_are_refused(samples: list[Any]) -> None:
-    with pytest.raises(DataError, match='field "tokens" is not the same kind of thing in every sample'):
+    with pytest.raises(DataError, match='field "tokens" is not of the same kind in every sample'):
         pad(samples)
 
 

@@ -37,7 +37,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     folder = tmp_path_factory.mktemp("late")
     sources = [write_text(folder, "a", [[5] * 40])]
     dev = {"sources": sources, "batching": {"type": "fixed", "size": 5}}
-    fields = {"sources": sources, "lanes": 4, "epochs": 1, "evaluation": {"dev": dev}}
+    fields = {"sources": sources, "lanes": 4, "epochs": 1, "sequence": None, "evaluation": {"dev": dev}}
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump({**fields, "batching": {"type": "fixed", "size": 2}}))
     prepare(Recipe.load(path), workers=1)

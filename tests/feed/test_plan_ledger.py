@@ -30,7 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def recipe_of(folder: Path, kind: str) -> Recipe:
     text = write_text(folder, "a", lengths_of(1, 3, 20))
-    fields = KINDS[kind]
+    fields = {**KINDS[kind], "sequence": None, "collate": "list"}  # rows have lengths and no tokens
     if "fuse" not in fields:
         return recipe_in(folder, text, lanes=4, **fields)
     own = {"lanes": 2} if fields["fuse"] == "zip" else {}

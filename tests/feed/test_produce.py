@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import islice
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 import loader_maps
 from deliveries import BATCHINGS, SPEECH_RATE, stream, write_tokens
-from playhead import Batch, Loader, Recipe, SampleError
+from playhead import Batch, Loader, Recipe, RecipeError, SampleError
 from playhead.prepare import prepare
+from small_data import write_jsonl
 
 BUCKETS = {"type": "bucket", "edges": [16, 32, 64], "size": [6, 4, 2]}
 
@@ -142,3 +144,86 @@ def test_every_slot_says_which_sample_was_planned_there(tmp_path: Path) -> None:
         assert len(batch["cu_seqlens"]) == len(batch.rows) + 1
         assert np.diff(batch["cu_seqlens"]).tolist() == batch["n"].tolist()
         assert len(batch["tokens"]) == BATCHINGS["pack"]["max_length"]
+
+
+def hashes(folder: Path, **fields: Any) -> Recipe:
+    """Rows with hashes of 64 bits, none of which a float64 can hold, and one small number."""
+    values = [3 if i == 40 else (i * 0x9E3779B97F4A7C15 | 1) % 2**64 for i in range(64)]
+    rows = [{"id": i, "doc_hash": value, "parts": [value, i]} for i, value in enumerate(values)]
+    write_jsonl(folder / "a.jsonl", rows)
+    recipe = {"sources": [{"name": "a", "path": "a.jsonl"}], "batching": {"type": "fixed", "size": 4}, "epochs": 1}
+    found = Recipe.parse({**recipe, **fields}, folder)
+    prepare(found, workers=1)
+    return found
+
+
+def test_declared_hashes_of_64_bits_are_delivered_as_they_are(tmp_path: Path) -> None:
+    recipe = hashes(tmp_path, dtypes={"doc_hash": "uint64", "parts": "uint64"})
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    for batch in batches(recipe, 99):
+        assert batch["doc_hash"].dtype == batch["parts"].dtype == np.uint64
+        assert batch["doc_hash"].tolist() == [rows[i]["doc_hash"] for i in batch["id"].tolist()]
+        assert batch["parts"].tolist() == [rows[i]["parts"] for i in batch["id"].tolist()]
+
+
+@pytest.mark.parametrize("field", ["doc_hash", "parts"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_undeclared_hash_beyond_int64_names_field_row_file_and_remedy(
+    tmp_path: Path, field: str, workers: int
+) -> None:
+    recipe = hashes(tmp_path, fields=["id", field])
+    with pytest.raises(SampleError) as caught:
+        batches(recipe, 99, workers=workers)
+    error = caught.value
+    place = rf'source "a", row (\d+) \({tmp_path}/a.jsonl, byte [\d,]+\): '
+    named = re.match(rf'{place}field "{field}" holds a whole number beyond int64', error.problem)
+    assert named is not None
+    row = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[int(named[1])])
+    assert str(error.found) == str(row["doc_hash"])
+    assert f"`dtypes: {{{field}: uint64}}`" in str(error.fix)
+
+
+def test_the_row_named_is_the_one_that_stands_in_for_a_bad_one(tmp_path: Path) -> None:
+    """Rows 0 to 7 fail; whatever stands in has a number that does not fit."""
+    write_jsonl(tmp_path / "a.jsonl", [{"id": i, "n": 2**63 + i} for i in range(64)])
+    sources = [{"name": "a", "path": "a.jsonl", "shuffle": "none"}]
+    values = {"sources": sources, "batching": {"type": "fixed", "size": 4}, "on_error": "substitute", "max_bad": 1}
+    recipe = Recipe.parse(values, tmp_path)
+    prepare(recipe, workers=1)
+
+    def picky(sample: dict[str, Any]) -> dict[str, Any]:
+        if sample["id"] < 8:
+            raise ValueError("no good")
+        return sample
+
+    with pytest.raises(SampleError) as caught:
+        batches(recipe, 1, map=picky)
+    number = int(str(caught.value.found)) - 2**63
+    assert caught.value.problem.startswith(f'source "a", row {number} (')
+
+
+@pytest.mark.parametrize("key", ["pad_values", "dtypes"])
+def test_a_name_that_no_sample_has_is_refused_with_those_there_are(tmp_path: Path, key: str) -> None:
+    recipe = stream(tmp_path, "fixed", **{key: {"lables": 1 if key == "pad_values" else "int32"}})
+    with pytest.raises(RecipeError) as caught:
+        batches(recipe, 1)
+    assert caught.value.problem == f'{key}.lables: no sample has a field "lables"'
+    assert str(caught.value.found).startswith("fields: n, id, tokens, labels")
+    assert str(caught.value.fix).startswith("did you mean `labels`?")
+
+
+def test_a_name_may_be_that_of_another_sub_stream_or_evaluation_set(tmp_path: Path) -> None:
+    """`duration` is in the speech of the stream only, `labels` in its text only, `reference` in the set only."""
+    (tmp_path / "dev.jsonl").write_text('{"tokens": [1], "reference": 5}\n' * 4)
+    source = {"name": "dev", "path": "dev.jsonl", "map": "loader_maps:slow"}
+    dev = {"sources": [source], "batching": {"type": "fixed", "size": 2}}
+    dtypes = {"duration": "float32", "labels": "int16", "reference": "uint8"}
+    recipe = stream(tmp_path, "zip", dtypes=dtypes, evaluation={"dev": dev})
+    found = batches(recipe, 4)
+    assert {batch[name].dtype for batch in found for name in ("duration", "labels") if name in batch} == {
+        np.dtype("float32"),
+        np.dtype("int16"),
+    }
+    assert {batch["reference"].dtype for batch in batches(recipe, 2, split="dev")} == {np.dtype("uint8")}
+    with pytest.raises(RecipeError, match=r"dtypes\.durations: no sample has"):
+        batches(Recipe.parse({**recipe.to_dict(), "dtypes": {**dtypes, "durations": "int8"}}, tmp_path), 1)

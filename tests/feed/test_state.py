@@ -72,7 +72,7 @@ def test_a_state_is_small_however_many_sources_there_are_and_far_into_the_run(re
 
 @pytest.mark.parametrize("count", [3, 20])
 def test_totals_are_told_by_source_however_many_there_are(tmp_path: Path, count: int) -> None:
-    recipe = recipe_in(tmp_path, *(write_text(tmp_path, f"s{i}", [[3, 4, 5]]) for i in range(count)), lanes=2)
+    recipe = recipe_in(tmp_path, *(write_tokens(tmp_path, f"s{i}", [[3, 4, 5]]) for i in range(count)), lanes=2)
     prepare(recipe, workers=1)
     loader = Loader(recipe)
     seen = Counter(name for batch in islice(loader, 30) for name in batch.sources)
@@ -86,7 +86,7 @@ def test_totals_are_told_by_source_however_many_there_are(tmp_path: Path, count:
 def test_totals_of_many_sources_count_every_round(tmp_path: Path, policy: str) -> None:
     """They are worked out from the plan, where a later round begins each source at an epoch of its own."""
     lengths = {f"s{i}": [3 + i, 4, 5 + 2 * i, 9, 1 + i][: 3 + i % 3] for i in range(15)}
-    sources = [write_text(tmp_path, name, [found]) for name, found in lengths.items()]
+    sources = [write_tokens(tmp_path, name, [found]) for name, found in lengths.items()]
     recipe = recipe_in(tmp_path, *sources, lanes=2, exhaustion=policy)
     prepare(recipe, workers=1)
     loader = Loader(recipe)
@@ -153,7 +153,14 @@ def test_other_lengths_of_the_same_rows_are_another_stream(tmp_path: Path) -> No
 
 
 def test_another_map_or_collation_is_a_warning_at_the_line_that_loads(recipe: Recipe, state: dict[str, Any]) -> None:
-    for fields in ({"map": "loader_maps:slow"}, {"pad_to": 64}, {"fields": ["tokens"]}, {"decode": False}):
+    options = (
+        {"map": "loader_maps:slow"},
+        {"pad_to": 64},
+        {"fields": ["tokens"]},
+        {"decode": False},
+        {"dtypes": {"n": "int32"}},
+    )
+    for fields in options:
         loader = Loader(changed(recipe, **fields))
         with pytest.warns(PayloadWarning, match="another map, collate or decode setting") as caught:
             loader.load_state_dict(state)
@@ -258,7 +265,7 @@ def test_the_length_of_a_finite_loader_is_the_number_of_its_batches(
 ) -> None:
     sources = [write_text(tmp_path, "a", [[3] * 37]), write_text(tmp_path, "b", [[3] * 20])]
     dev = {"sources": sources, "batching": {"type": "fixed", "size": 3}}
-    recipe = recipe_in(tmp_path, *sources, lanes=4, evaluation={"dev": dev}, **fields)
+    recipe = recipe_in(tmp_path, *sources, lanes=4, sequence=None, evaluation={"dev": dev}, **fields)
     prepare(recipe, workers=1)
     for split in (None, "dev"):
         for rank in range(world_size):

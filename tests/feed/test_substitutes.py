@@ -152,6 +152,29 @@ def test_a_line_torn_by_a_kill_costs_nothing_but_itself(tmp_path: Path) -> None:
     assert not (file.parent / "rank-00002.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("num_rows", "max_bad", "allowed"),
+    [
+        (170, 0.01, 10),  # a tenth would be 17, and the floor is 10
+        (51, 0.01, 5),  # a tenth
+        (9, 0.01, 0),
+        (9, 0.5, 4),
+        (5_000, 0.01, 50),
+        (170, 0, 0),
+    ],
+)
+def test_a_few_bad_rows_are_allowed_however_small_the_source(
+    tmp_path: Path, num_rows: int, max_bad: float, allowed: int
+) -> None:
+    recipe = stream(tmp_path, "fixed", on_error="substitute", max_bad=max_bad)
+    quarantine = Quarantine(recipe, "f", 0, {"text": num_rows})
+    for row in range(allowed):
+        quarantine.record([Incident("text", epoch, row, 1, "why") for epoch in range(2)])  # a row counts once
+    with pytest.raises(SampleError, match="too many bad samples") as caught:
+        quarantine.record([Incident("text", 0, allowed, 1, "why")])
+    assert caught.value.expected == f"at most {allowed:,} (`max_bad: {max_bad:g}`)"
+
+
 def test_too_many_bad_rows_stop_the_run(tmp_path: Path) -> None:
     recipe = stream(tmp_path, "fixed", on_error="substitute", max_bad=0.02)
     for line in range(6):
@@ -160,8 +183,8 @@ def test_too_many_bad_rows_stop_the_run(tmp_path: Path) -> None:
         delivered(recipe, 200)
     error = caught.value
     assert error.problem == 'source "text" has too many bad samples'
-    assert str(error.found).startswith('2 of 51 rows; the last: source "text", row ')
-    assert "at most 2.00% (`max_bad`)" in str(error.expected)
+    assert str(error.found).startswith('6 of 51 rows; the last: source "text", row ')
+    assert error.expected == "at most 5 (`max_bad: 0.02`)"
     assert str(tmp_path / ".playhead" / "quarantine") in str(error.fix)
 
 
@@ -196,5 +219,6 @@ def test_a_batch_of_empty_slots_alone_has_the_shape_of_others_and_weighs_nothing
 
 def test_nothing_readable_at_all_stops_the_run(tmp_path: Path) -> None:
     recipe = stream(tmp_path, "fixed", map="loader_maps:nothing", **SUBSTITUTE)
-    with pytest.raises(PlayheadError, match="no sample of the micro-batch can be read"):
+    with pytest.raises(PlayheadError, match="no sample of the micro-batch can be read") as caught:
         delivered(recipe)
+    assert "the map loader_maps:nothing returned None" in str(caught.value.found)

@@ -196,3 +196,22 @@ def test_a_batch_moves_to_a_device_whole(mixed: Any) -> None:
     assert moved["tokens"].shape == batch["tokens"].shape
     assert (moved.step, moved.lane, list(moved)) == (batch.step, batch.lane, list(batch))
     assert moved.task is batch.task
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_unsigned_numbers_are_tensors_of_their_own_dtype(tmp_path: Path, num_workers: int) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:hashed", dtypes={"doc_hash": "uint64"})
+    batch = next(iter(DataLoader(recipe, num_workers=num_workers)))
+    assert batch["doc_hash"].dtype == torch.uint64
+    assert batch["doc_hash"].tolist() == [2**64 - int(n) for n in batch["n"]]
+    assert (batch["doc_hash"].view(torch.int64) == -batch["n"]).all()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_dtype_that_torch_has_not_is_an_error_that_names_field_and_remedy(tmp_path: Path, num_workers: int) -> None:
+    with pytest.raises(SampleError, match='field "wide" has a dtype that torch ') as caught:
+        next(iter(DataLoader(stream(tmp_path, "fixed", map="loader_maps:widened"), num_workers=num_workers)))
+    assert caught.value.found == str(np.dtype(np.longdouble))
+    assert "`dtypes: {wide: ...}`" in str(caught.value.fix)
+    declared = stream(tmp_path, "fixed", map="loader_maps:widened", dtypes={"wide": "float32"})
+    assert next(iter(DataLoader(declared)))["wide"].dtype == torch.float32

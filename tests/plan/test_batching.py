@@ -38,7 +38,7 @@ def rule_of(folder: Path, source: dict, batching: dict, **fields: Any) -> Rule:
     ],
 )
 def test_seconds_become_milliseconds(tmp_path: Path, batching: dict, rule: Rule) -> None:
-    assert rule_of(tmp_path, write_speech(tmp_path, "s", DURATIONS), batching) == rule
+    assert rule_of(tmp_path, write_speech(tmp_path, "s", DURATIONS), batching, sequence_rate=100) == rule
 
 
 def test_lengths_in_seconds_are_looked_up_in_milliseconds_rounded_up(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from playhead.errors import PrepareError
 from playhead.prepare import prepare
+from playhead.recipe.values import Length
 from small_data import all_lengths, recipe_over, table_of, write_jsonl, write_tar
 
 
@@ -30,6 +31,21 @@ def test_every_failing_shard_is_listed_and_the_others_are_kept(tmp_path: Path) -
     recipe = recipe_over(tmp_path)
     assert prepare(recipe).sources[0].scanned_shards == 2
     assert all_lengths(table_of(recipe)) == [0, 1, 2, 3]
+
+
+def test_a_row_nested_too_deeply_is_named_with_file_and_line(tmp_path: Path) -> None:
+    deep = "[" * 5_000 + "]" * 5_000
+    (tmp_path / "1.jsonl").write_text(f'{{"n": 1}}\n{{"n": 2, "deep": {deep}}}\n')
+    message = refuse(tmp_path)
+    assert f"{tmp_path / '1.jsonl'}, line 2, byte 9: the row is nested too deeply" in message
+    assert "remove the line" in message
+
+
+def test_a_member_of_a_tar_nested_too_deeply_is_named_with_file_and_sample(tmp_path: Path) -> None:
+    deep = b'{"n": 2, "deep": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    path = write_tar(tmp_path / "1.tar", [("a.json", b'{"n": 1}'), ("b.json", deep)])
+    message = refuse(tmp_path, "*.tar", length=Length(field="json.n"))
+    assert f'{path}, byte 1,024, sample "b": member json is nested too deeply' in message
 
 
 def test_of_many_failures_the_first_twenty_are_shown(tmp_path: Path) -> None:

@@ -6,11 +6,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deliveries import SPEECH_RATE, stream, write_tokens
 from playhead import Batch, Loader, Recipe, SampleError
 from playhead.prepare import prepare
+from playhead.read.length import actual_length, all_as_planned, check_length
+from playhead.recipe.tree import leaves
 
 BATCHINGS: dict[str, dict[str, Any]] = {
     "fixed": {"type": "fixed", "size": 3},
@@ -114,8 +119,11 @@ def test_seconds_are_checked_and_cut_by_the_rate_of_the_sequence(tmp_path: Path)
     with pytest.raises(SampleError, match='not as long as planned: field "tokens"') as caught:
         first(other)
     assert str(caught.value.found).endswith(" s")
-    unknown = {key: value for key, value in recipe.to_dict().items() if key != "sequence_rate"}
-    assert len(first(Recipe.parse({**unknown, "sequence": "no_such"}, tmp_path))) == 12  # nothing to measure by
+    with pytest.raises(SampleError, match='the sample has no field "audio" to compare its length with the plan'):
+        first(Recipe.parse({**recipe.to_dict(), "sequence": "audio"}, tmp_path))
+    on_trust = {key: value for key, value in recipe.to_dict().items() if key != "sequence_rate"}
+    on_trust["batching"] = {"type": "budget", "budget": 2}
+    assert len(first(Recipe.parse({**on_trust, "sequence": "no_such"}, tmp_path))) == 12  # no rate to compare by
 
 
 def test_a_pack_without_its_sequence_names_the_fields_there_are(tmp_path: Path) -> None:
@@ -123,6 +131,88 @@ def test_a_pack_without_its_sequence_names_the_fields_there_are(tmp_path: Path) 
     with pytest.raises(SampleError, match='the sample has no field "input_ids" to pack') as caught:
         first(recipe)
     assert str(caught.value.found).startswith("fields: n, id, tokens, labels")
+
+
+@pytest.mark.parametrize("how", [{}, {"workers": 1}, {"collate": len}], ids=["pad", "process", "collate"])
+@pytest.mark.parametrize("kind", ["fixed", "budget", "bucket"])
+def test_samples_without_the_sequence_field_are_an_error_that_names_the_fields_and_the_remedies(
+    tmp_path: Path, kind: str, how: dict[str, Any]
+) -> None:
+    recipe = stream(tmp_path, kind, batching=BATCHINGS[kind], sequence="input_ids", map="loader_maps:doubled")
+    with pytest.raises(SampleError) as caught, Loader(recipe, **how) as loader:
+        next(iter(loader))
+    error = caught.value
+    assert error.problem.startswith('source "')
+    assert f"({tmp_path}/" in error.problem
+    assert error.problem.endswith('the sample has no field "input_ids" to compare its length with the plan')
+    assert error.found == "fields: n, id, tokens, labels"
+    assert "`sequence: <field>`" in str(error.fix)
+    assert "`sequence: null`, which takes lengths on trust" in str(error.fix)
+
+
+def test_the_remedy_names_the_fields_that_are_as_long_as_planned(tmp_path: Path) -> None:
+    with pytest.raises(SampleError) as caught:
+        first(stream(tmp_path, "budget", sequence="token"))
+    assert "(`sequence: tokens` or `sequence: labels`)" in str(caught.value.fix)
+
+
+@pytest.mark.parametrize("sequence", ["id", "n"])
+@pytest.mark.parametrize("kind", BATCHINGS)
+def test_a_sequence_field_without_a_length_is_an_error(tmp_path: Path, kind: str, sequence: str) -> None:
+    with pytest.raises(SampleError, match=f'field "{sequence}" has no length') as caught:
+        first(stream(tmp_path, kind, sequence=sequence))
+    assert str(caught.value.found) == f"a value of type {'str' if sequence == 'id' else 'int'}"
+    assert ("sequence: null" in str(caught.value.fix)) == (kind != "pack")
+
+
+@pytest.mark.parametrize("kind", ["fixed", "budget", "bucket"])
+def test_lengths_are_taken_on_trust_where_there_is_no_sequence(tmp_path: Path, kind: str) -> None:
+    recipe = stream(tmp_path, kind, batching=BATCHINGS[kind], sequence=None, map="loader_maps:doubled")
+    assert all(sizes(batch) == [2 * n for n in batch["n"].tolist()] for batch in first(recipe))
+    lists = Recipe.parse({**recipe.to_dict(), "batching": BATCHINGS["pack"], "collate": "list"}, tmp_path)
+    assert all(len(sample["tokens"]) == 2 * sample["n"] for batch in first(lists) for sample in batch["samples"])
+
+
+def test_sizes_of_whole_samples_in_their_files_are_not_those_of_a_field(tmp_path: Path) -> None:
+    source = {**write_tokens(tmp_path, "a", [[3, 4, 5]]), "length": {"unit": "bytes"}}
+    recipe = Recipe.parse({"sources": [source], "batching": {"type": "budget", "budget": 200}}, tmp_path)
+    prepare(recipe, workers=1)
+    assert len(first(recipe, 3)) == 3
+
+
+VALUES = st.one_of(
+    st.lists(st.integers(0, 9), max_size=3),
+    st.integers(0, 4).map(lambda n: np.zeros((n, 2))),
+    st.sampled_from([(1, 2), b"ab", "ab", None, 2, np.float32(2), np.zeros(()), {"a": 1, "b": 2}]),
+)
+SAMPLES = st.lists(st.tuples(VALUES, st.integers(1, 3)), min_size=1, max_size=4)
+UNITS = st.sampled_from([{}, {"unit": "seconds"}, {"unit": "bytes"}, {"unit": "bytes", "field": None}])
+
+
+@given(found=SAMPLES, unit=UNITS, rate=st.sampled_from([None, 1000, 1500]), pack=st.booleans(), name=st.booleans())
+def test_checking_all_lengths_at_once_agrees_with_checking_each(
+    found: list[Any], unit: dict[str, Any], rate: float | None, pack: bool, name: bool
+) -> None:
+    """Where the quick check is content, so is the exact one, and it leaves every sample as it is."""
+    source = {"name": "a", "path": "a.jsonl", "length": {"field": "n", **unit}}
+    batching = BATCHINGS["pack" if pack else "budget"]
+    options = {} if rate is None else {"sequence_rate": rate}
+    recipe = Recipe.parse({"sources": [source], "batching": batching, **options}, "/data")
+    (leaf,) = leaves(recipe)
+    samples = [{"tokens" if name else "other": value} for value, _ in found]
+    planned = [length for _, length in found]
+
+    def passes(sample: dict[str, Any], length: int) -> bool:
+        try:
+            return check_length(sample, length, recipe, leaf, None, 0) is sample  # type: ignore[arg-type]
+        except SampleError:
+            return False
+
+    each = [passes(sample, length) for sample, length in zip(samples, planned, strict=True)]
+    at_once = all_as_planned(samples, planned, recipe, leaf)
+    assert not at_once or all(each)
+    if all(each) and all(actual_length(sample, recipe, leaf) != 0 for sample in samples):
+        assert at_once
 
 
 def test_a_sample_of_no_length_is_let_pass(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from playhead.prepare import prepare
 from playhead.read import Reader, Request
 from playhead.read.faults import NUM_CANDIDATES, candidates
 from playhead.recipe.values import Recipe
+from small_data import write_tar
 
 
 def reader_of(recipe: Recipe, **how: Any) -> Reader:
@@ -110,6 +111,33 @@ def test_a_broken_member_of_a_tar_is_named_with_row_file_and_member(recipe: Reci
         reader_of(recipe).read(request([0], [6]))
     assert caught.value.problem.startswith(f'source "calls", row 6 ({path}, byte ')
     assert 'member "npy" cannot be decoded' in caught.value.problem
+
+
+DEEP = "[" * 5_000 + "]" * 5_000
+
+
+def test_a_row_nested_too_deeply_is_named_with_row_and_file_or_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"id": 0}}\n{{"id": 1, "deep": {DEEP}}}\n{{"id": 2}}\n')
+    recipe = recipe_in(tmp_path, {"name": "a", "path": "a.jsonl"})
+    prepare(recipe, workers=1)
+    with pytest.raises(DataError) as caught:
+        reader_of(recipe).read(request([0, 0, 0], [0, 1, 2]))
+    assert caught.value.problem == f'source "a", row 1: {path}, byte 10: the row is nested too deeply'
+    substituting = Recipe.parse({**recipe.to_dict(), "on_error": "substitute"}, tmp_path)
+    samples, (incident,) = reader_of(substituting).read(request([0, 0, 0], [0, 1, 2]))
+    assert samples[1]["id"] in (0, 2)
+    assert incident.row == 1
+
+
+def test_a_member_nested_too_deeply_is_named_with_row_and_file(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("0.json", b"{}"), ("1.json", DEEP.encode())])
+    recipe = recipe_in(tmp_path, {"name": "a", "path": "a.tar"})
+    prepare(recipe, workers=1)
+    with pytest.raises(SampleError) as caught:
+        reader_of(recipe).read(request([0, 0], [0, 1]))
+    assert caught.value.problem == f'source "a", row 1 ({path}, byte 1,024): member "json" cannot be decoded'
+    assert caught.value.found == "it is nested too deeply"
 
 
 def test_a_broken_header_of_a_tar_does_not_shift_other_rows(recipe: Recipe, tmp_path: Path) -> None:

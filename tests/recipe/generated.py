@@ -89,6 +89,7 @@ deliveries = st.fixed_dictionaries(
         "sequence_rate": st.floats(1, 48000),
         "pad_to": st.just("batch") | positive,
         "pad_values": st.dictionaries(fields, st.floats(-9, 9)),
+        "dtypes": st.dictionaries(fields, st.sampled_from(["int32", "uint64", "float32"])),
         "on_error": st.sampled_from(["raise", "substitute"]),
         "on_length_mismatch": st.sampled_from(["error", "truncate", "substitute"]),
         "max_bad": st.floats(0, 1),
@@ -116,4 +117,9 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     batched = [found["batching"], *(chosen["batching"] for chosen in found.get("evaluation", {}).values())]
     if any(chosen["type"] == "pack" for chosen in batched):
         found.pop("pad_to", None)  # packs are filled up to their own length
+    if found.get("collate", "pad") != "pad":
+        found.pop("dtypes", None)  # only padding makes arrays
+    if "fields" in found:  # what is not delivered has neither dtype nor padding
+        for key in {"dtypes", "pad_values"} & found.keys():
+            found[key] = {name: value for name, value in found[key].items() if name in found["fields"]}
     return found

@@ -29,6 +29,13 @@ GOOD = {
     "padding seconds": recipe(source(length=SECONDS), batching=BUCKET, pad_to="bucket", sequence_rate=16000),
     "measured": recipe(source(length={"measure": True}), sequence="ids"),
     "measured seconds": recipe(source(length=MEASURED_SECONDS), sequence_rate=100),
+    "dtypes": recipe(dtypes={"doc_hash": "uint64", "signal": "float32"}),
+    "dtypes of fields": recipe(fields=["tokens", "n"], dtypes={"n": "int8"}, pad_values={"tokens": 3}),
+    "lengths on trust": recipe(batching=BUDGET, sequence=None),
+    "packs of your own": recipe(batching=PACK, sequence=None, collate="list"),
+    "cutting seconds on trust": recipe(
+        source(length=SECONDS), batching={**BUDGET, "overlong": "truncate"}, sequence=None
+    ),
     "cutting": recipe(on_length_mismatch="truncate"),
 }
 
@@ -45,9 +52,28 @@ BAD = {
     "an evaluation set of a full size": (evaluated(BUDGET, pad_batch=True), "pad_batch: there is nothing"),
     "seconds without a rate": (recipe(source(length=SECONDS), batching=BUCKET, pad_to="bucket"), "pad_to: bucket: how"),
     "measured seconds without a rate": (recipe(source(length=MEASURED_SECONDS)), 'sources[0].length "a": how many'),
+    "seconds to cut without a rate": (
+        recipe(source(length=SECONDS), batching={**BUDGET, "overlong": "truncate"}),
+        "batching.overlong: how many steps of `tokens` make a second?",
+    ),
     "evaluated seconds without a rate": (
         evaluated(BUCKET, dev={"length": MEASURED_SECONDS}),
         'evaluation.dev.sources[0].length "b": how many steps of `tokens`',
+    ),
+    "an unknown dtype": (recipe(dtypes={"a": "unit64"}), "dtypes.a: is not a known value"),
+    "dtypes of lists": (recipe(dtypes={"a": "int64"}, collate="list"), "dtypes: only `collate: pad` makes arrays"),
+    "a dtype of no field": (recipe(fields=["labels"], dtypes={"lables": "int8"}), "dtypes.lables: is not among the"),
+    "padding of no field": (recipe(fields=["labels"], pad_values={"lables": 1}), "pad_values.lables: is not among"),
+    "packs of nothing": (recipe(batching=PACK, sequence=None), "sequence: null: packs need a field to pack"),
+    "evaluated packs of nothing": (evaluated(PACK, sequence=None), "sequence: null: packs need a field to pack"),
+    "nothing to pad": (recipe(sequence=None, pad_to=64), "sequence: null: `pad_to` needs a field to pad"),
+    "nothing to measure": (
+        recipe(source(length={"measure": True}), sequence=None),
+        'sources[0].length "a": there is no sequence field to measure',
+    ),
+    "nothing to cut": (
+        recipe(sequence=None, on_length_mismatch="truncate"),
+        "sequence: null: `on_length_mismatch` has nothing to compare",
     ),
     "a measured field": (recipe(source(length={"measure": True, "field": "n"})), "sources[0].length: needs exactly"),
     "measured bytes": (recipe(source(length={"measure": True, "unit": "bytes"})), "sources[0].length: a length in"),
@@ -76,6 +102,8 @@ def test_bad_delivery_is_refused_with_its_place(values, problem):
 def test_the_remedy_is_named():
     assert "`sequence_rate: 16000`" in str(refusal(BAD["measured seconds without a rate"][0]))
     assert "batching of type budget" in str(refusal(BAD["budgets of a full size"][0]))
+    assert "did you mean `uint64`?" in str(refusal(BAD["an unknown dtype"][0]))
+    assert "did you mean `labels`?" in str(refusal(BAD["padding of no field"][0]))
     assert "true or false" in str(refusal(BAD["a word that is no truth"][0]))
 
 

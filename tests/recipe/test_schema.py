@@ -14,6 +14,7 @@ from playhead.recipe.schema import recipe_schema
 from recipe.generated import recipes
 from recipe.recipes import FIXED, PACK, group, recipe, source
 from recipe.test_check import GOOD
+from recipe.test_check_delivery import GOOD as GOOD_DELIVERIES
 
 VALIDATOR = jsonschema.Draft202012Validator(recipe_schema())
 
@@ -28,7 +29,7 @@ def test_every_field_has_its_sentence_and_no_sentence_is_left_over():
     assert {name: set(docs) for name, docs in FIELD_DOCS.items()} == real
 
 
-@pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
+@pytest.mark.parametrize("good", [*GOOD.values(), *GOOD_DELIVERIES.values()], ids=[*GOOD, *GOOD_DELIVERIES])
 def test_good_recipes_are_valid(good):
     VALIDATOR.validate(good)
 
@@ -57,6 +58,8 @@ def test_references_to_the_environment_are_valid_in_place_of_numbers_and_words()
         recipe(source(length={"feild": "n"})),
         recipe(source(shuffle="globall")),
         recipe(lanes=0),
+        recipe(dtypes={"n": "unit64"}),
+        recipe(sequence=5),
         recipe(lanes="many"),
         recipe(evaluation={"dev": {"sources": [source(x=1)], "batching": FIXED}}),
         {"batching": FIXED},

@@ -15,23 +15,25 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError
+from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, misfit
+from playhead.recipe.words import nearest
 from playhead.types import Array
 
 Sample = dict[str, Any]
 Payload = dict[str, Any]
 Filler = Callable[[], Sample]
 
-_NUMBERS = (bool, int, float, np.number, np.bool_)
 _PLAIN = {bool, int, float}
 
 
 @dataclass(frozen=True)
 class Collation:
-    """What the recipe says about batches: which fields, the sequence field, and what to pad with."""
+    """What the recipe says about batches: which fields, the sequence field, dtypes, and what to pad with."""
 
     fields: tuple[str, ...] | None = None
-    sequence: str = "tokens"
+    sequence: str | None = "tokens"
     pad_values: dict[str, float] = field(default_factory=dict)
+    dtypes: dict[str, Dtype] = field(default_factory=dict)
 
 
 class Shape(Struct, frozen=True):
@@ -49,7 +51,7 @@ def padded(samples: list[Sample | None], how: Collation, shape: Shape, filler: F
     payload: Payload = {}
     for name in names:
         wanted = shape.length if name in aligned else None
-        _add(payload, _column(name, [sample[name] for sample in filled], how.pad_values.get(name, 0), wanted))
+        _add(payload, _column(name, [sample[name] for sample in filled], how, wanted))
     _add(payload, {"weights": _weights(samples)})
     return payload if shape.size is None else _with_empty_rows(payload, how, len(samples), shape.size)
 
@@ -60,6 +62,7 @@ def packed(samples: list[Sample | None], how: Collation, length: int, filler: Fi
     `segment_ids` count samples from 1 (0 is padding), `positions` restart with each, `cu_seqlens` are the bounds. None
     is an empty slot: a sample of no length and weight 0.
     """
+    assert how.sequence is not None, "the recipe check requires one"
     filled = _filled(samples, filler)
     names = field_names(filled, how.fields)
     aligned = aligned_fields(filled, names, how.sequence)
@@ -75,15 +78,14 @@ def packed(samples: list[Sample | None], how: Collation, length: int, filler: Fi
     for name in names:
         values = [sample[name] for sample in filled]
         if name in aligned:
-            arrays = [np.asarray(value) for value in values]
-            out = _blank(name, (length, *_inner(name, arrays)), arrays, how.pad_values.get(name, 0))
+            arrays, dtype = arrays_of(name, values, how.dtypes.get(name))
+            out = _blank(name, (length, *_inner(name, arrays)), dtype, how.pad_values.get(name, 0))
             for array, first, size in zip(arrays, bounds.tolist(), sizes, strict=False):
                 if size:
                     out[first : first + size] = array
             _add(payload, {name: out})
         else:
-            numbers = all(isinstance(value, _NUMBERS) for value in values)
-            _add(payload, {name: np.array(values) if numbers else values})
+            _add(payload, {name: _entries(name, values, how.dtypes.get(name))})
     _add(payload, {"weights": _weights(samples)})
     return payload
 
@@ -119,6 +121,8 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
         extra = [] if wanted is not None else [name for name in sample if name not in samples[0]]
         if missing or extra:
             first, other = (missing[0], i) if missing else (extra[0], 0)
+            if all(first not in sample for sample in samples):
+                raise _in_no_sample(first, samples)
             raise DataError(
                 f'field "{first}" is in some samples of the micro-batch and not in others',
                 found=f"sample {other} of {len(samples)} has only: {', '.join(samples[other]) or 'nothing'}",
@@ -128,9 +132,19 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
     return names
 
 
-def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str) -> frozenset[str]:
+def _in_no_sample(name: str, samples: list[Sample]) -> DataError:
+    known = [*dict.fromkeys(field for sample in samples for field in sample)]
+    meant = "".join(f"did you mean `{near}`? " for near in nearest(name, known)[:1])
+    return DataError(
+        f'fields: field "{name}" is in no sample of the micro-batch',
+        found=f"fields: {', '.join(known) or 'none'}",
+        fix=f"{meant}Correct `fields: [...]`, or add the field in `map`",
+    )
+
+
+def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str | None) -> frozenset[str]:
     """The fields that run along the sequence: in every sample as long as its sequence field."""
-    if any(sequence not in sample or not _is_array(sample[sequence]) for sample in samples):
+    if sequence is None or any(sequence not in sample or not _is_array(sample[sequence]) for sample in samples):
         return frozenset()
     sizes = [len(sample[sequence]) for sample in samples]
     return frozenset(
@@ -144,27 +158,37 @@ def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str)
 
 
 def _is_array(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return {*map(type, value)} <= _PLAIN or all(isinstance(item, _NUMBERS) for item in value)
+    if isinstance(value, LISTS):
+        return {*map(type, value)} <= _PLAIN or all(isinstance(item, NUMBERS) for item in value)
     return bool(getattr(value, "shape", ()))  # arrays of numpy, torch or jax alike
 
 
-def _column(name: str, values: list[Any], pad_value: float, length: int | None) -> Payload:
-    if all(isinstance(value, _NUMBERS) for value in values):
-        return {name: np.array(values)}
+def _column(name: str, values: list[Any], how: Collation, length: int | None) -> Payload:
+    declared = how.dtypes.get(name)
     if not all(_is_array(value) for value in values):
         if any(getattr(value, "shape", ()) for value in values):
             kinds = sorted({type(value).__name__ for value in values})
             raise DataError(
-                f'field "{name}" is not the same kind of thing in every sample',
+                f'field "{name}" is not of the same kind in every sample',
                 found=", ".join(kinds),
                 fix="make them alike in `map`, or give a `collate` function",
             )
-        return {name: values}
-    return _padded_column(name, [np.asarray(value) for value in values], pad_value, length)
+        return {name: _entries(name, values, declared)}
+    arrays, dtype = arrays_of(name, values, declared)
+    return _padded_column(name, arrays, dtype, how.pad_values.get(name, 0), length)
 
 
-def _padded_column(name: str, arrays: list[Array], pad_value: float, length: int | None) -> Payload:
+def _entries(name: str, values: list[Any], declared: Dtype | None) -> Array | list[Any]:
+    """A number for each sample as an array; other values as a list, unless the field has a dtype."""
+    other = next((slot for slot, value in enumerate(values) if not isinstance(value, NUMBERS)), None)
+    if other is None:
+        return column_of(name, values, declared)
+    if declared is not None:
+        raise misfit(name, values[other], declared, other)
+    return values
+
+
+def _padded_column(name: str, arrays: list[Array], dtype: Dtype, pad_value: float, length: int | None) -> Payload:
     inner = _inner(name, arrays)
     sizes = np.array([len(array) for array in arrays], np.int64)
     longest = int(sizes.max())
@@ -176,7 +200,7 @@ def _padded_column(name: str, arrays: list[Array], pad_value: float, length: int
             fix="raise `pad_to`, or bound the lengths (`overlong: truncate`)",
         )
     width = longest if length is None else length
-    out = _blank(name, (len(arrays), width, *inner), arrays, pad_value)
+    out = _blank(name, (len(arrays), width, *inner), dtype, pad_value)
     for i, array in enumerate(arrays):
         if len(array):
             out[i, : len(array)] = array
@@ -197,33 +221,18 @@ def _inner(name: str, arrays: list[Array]) -> tuple[int, ...]:
     return found.pop() if found else max((array.shape[1:] for array in arrays), key=len)
 
 
-def _blank(name: str, shape: tuple[int, ...], arrays: list[Array], pad_value: float) -> Array:
-    filled = [array.dtype for array in arrays if len(array)]
-    dtype = np.result_type(*(filled or [array.dtype for array in arrays]))
-    if not filled and dtype == np.float64:  # numpy's guess for an empty list; a sequence of tokens is likelier
-        dtype = np.dtype(np.int64)
-    if dtype.kind == "O":
-        raise _not_numbers(name, arrays)
+def _blank(name: str, shape: tuple[int, ...], dtype: Dtype, pad_value: float) -> Array:
     return np.full(shape, _pad_value(name, pad_value, dtype), dtype) if pad_value else np.zeros(shape, dtype)
 
 
-def _not_numbers(name: str, arrays: list[Array]) -> DataError:
-    odd = next(value for array in arrays if array.dtype.kind == "O" for value in array.ravel().tolist())
-    return DataError(
-        f'field "{name}" holds what an array cannot',
-        found=f"{odd!r}"[:80],
-        expected="numbers that fit 64 bits",
-        fix="make numbers that fit in `map`, leave the field out with `fields: [...]`, or give a `collate` function",
-    )
-
-
-def _pad_value(name: str, value: float, dtype: np.dtype[Any]) -> Any:
+def _pad_value(name: str, value: float, dtype: Dtype) -> float:
     """The value in the field's own type. Law: it is not bent to fit."""
-    if dtype.kind in "iu" and not (value == int(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max):
+    # A recipe's number is a float: beyond 2^53 it may not be the whole number that was written.
+    if not can_hold(value, dtype) or (dtype.kind in "iu" and abs(value) >= 2**53):
         raise DataError(
             f'pad_values: field "{name}" cannot be padded with {value:g}',
             found=f"it holds numbers of type {dtype}",
-            fix="pad with a number of that type, or make the field another type in `map`",
+            fix="pad with a number of that type, or make the field another type in `map` or `dtypes`",
         )
     return value
 
@@ -237,7 +246,7 @@ def _with_empty_rows(payload: Payload, how: Collation, size: int, wanted: int) -
     for name, value in payload.items():
         if isinstance(value, np.ndarray):
             shape = (more, *value.shape[1:])
-            empty = _blank(name, shape, [value], how.pad_values.get(name, 0))
+            empty = _blank(name, shape, value.dtype, how.pad_values.get(name, 0))
             found[name] = np.concatenate((value, empty))
         else:
             found[name] = [*value, *[None] * more]

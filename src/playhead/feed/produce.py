@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from playhead.errors import PlayheadError, RecipeError, SampleError
 from playhead.feed.collate import Collation, Payload, Sample, packed, padded
 from playhead.feed.describe import Streams, describe
+from playhead.feed.named_fields import check_named_fields
 from playhead.feed.tasks import Work
 from playhead.fingerprint import digest
 from playhead.index.table import open_tables
@@ -50,7 +52,7 @@ class Blueprint:
         maps = [[leaf.source.map for leaf in leaves] for leaves in leaves_by_stream(recipe, self.split)]
         options = [recipe.map, recipe.collate, recipe.decode, recipe.fields, recipe.sequence, recipe.sequence_rate]
         padding = [recipe.pad_to, recipe.pad_batch, recipe.pad_values, recipe.on_length_mismatch]
-        return digest([given, maps, options, padding])[:16]
+        return digest([given, maps, options, padding, recipe.dtypes])[:16]
 
     def check_picklable(self) -> None:
         """Refuse a function that cannot travel, before any worker starts."""
@@ -79,8 +81,13 @@ class Producer:
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
         self._reader = Reader(recipe, self._streams, blueprint.map)
         self._how = Collation(
-            None if recipe.fields is None else tuple(recipe.fields), recipe.sequence, dict(recipe.pad_values)
+            None if recipe.fields is None else tuple(recipe.fields),
+            recipe.sequence,
+            dict(recipe.pad_values),
+            {name: np.dtype(dtype) for name, dtype in recipe.dtypes.items()},
         )
+        self._recipe, self._map = recipe, blueprint.map
+        self._names_checked = not (recipe.pad_values or recipe.dtypes)
         self._collate = blueprint.collate
         self._as_list = recipe.collate == "list"
         if self._collate is None and recipe.collate not in ("pad", "list"):
@@ -89,14 +96,37 @@ class Producer:
     def __call__(self, work: Work) -> Produced:
         request = Request(work.stream, work.picks, work.lengths, work.step, work.lane, work.known)
         samples, incidents = self._reader.read(request)
+        if not self._names_checked:
+            self._check_names(samples)
         try:
             payload = self._payload(samples, work, request)
         except PlayheadError as error:
+            raise self._placed(error, samples, work, incidents) from error.__cause__
+        return Produced(payload, incidents)
+
+    def _check_names(self, samples: list[Sample | None]) -> None:
+        """Once, with the first sample there is: whether the fields that the recipe names for batches exist."""
+        sample = next((sample for sample in samples if sample is not None), None)
+        if sample is not None and self._collate is None and not self._as_list:
+            check_named_fields(self._recipe, sample, self._map)
+            self._names_checked = True
+
+    def _placed(
+        self, error: PlayheadError, samples: list[Sample | None], work: Work, incidents: list[Incident]
+    ) -> SampleError:
+        """The error with the row at fault, or with the rows of the micro-batch where no single one is."""
+        slot = getattr(error, "slot", None)
+        if slot is not None and samples[slot] is None:  # an empty slot repeats the first sample there is
+            slot = next((i for i, sample in enumerate(samples) if sample is not None), None)
+        if slot is None:
             problem = (
                 f"the samples cannot be put into a batch: {error.problem}\n  in        {describe(work, self._streams)}"
             )
-            raise SampleError(problem, found=error.found, expected=error.expected, fix=error.fix) from error.__cause__
-        return Produced(payload, incidents)
+        else:
+            leaf, table = self._streams[work.stream][int(work.picks.source[slot])]
+            row = _row_delivered(work, slot, leaf.source.name, incidents)
+            problem = f'source "{leaf.source.name}", row {row:,} ({table.place(row)}): {error.problem}'
+        return SampleError(problem, found=error.found, expected=error.expected, fix=error.fix)
 
     def _payload(self, samples: list[Sample | None], work: Work, request: Request) -> Payload:
         if self._collate is not None:
@@ -111,6 +141,14 @@ class Producer:
         if work.idle:
             payload["weights"][:] = 0
         return payload
+
+
+def _row_delivered(work: Work, slot: int, source: str, incidents: list[Incident]) -> int:
+    """The row whose sample is in a slot: the one planned, or what stands in for it, now or since an earlier run."""
+    epoch, row = int(work.picks.epoch[slot]), int(work.picks.row[slot])
+    replaced = {(found.source, found.epoch, found.row): found.substitute for found in incidents}
+    substitute = (work.known or {}).get(slot, replaced.get((source, epoch, row)))
+    return row if substitute is None else substitute
 
 
 def _collated(function: UserFunction, samples: list[Sample]) -> Payload:

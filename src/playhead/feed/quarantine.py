@@ -15,6 +15,8 @@ from playhead.read import Incident
 from playhead.recipe.values import Recipe
 from playhead.store import writing_to
 
+_FLOOR = 10  # bad rows that a source may have however few rows it has, up to a tenth of them
+
 
 class Quarantine:
     """What was bad in this run and in earlier ones, on any rank.
@@ -64,13 +66,22 @@ class Quarantine:
     def _check(self, reasons: dict[str, str]) -> None:
         counts = Counter(name for name, _ in self._bad)
         for source, reason in reasons.items():
-            if counts[source] > self._max_bad * self._num_rows[source]:
+            allowed = num_allowed(self._max_bad, self._num_rows[source])
+            if counts[source] > allowed:
                 raise SampleError(
                     f'source "{source}" has too many bad samples',
                     found=f"{counts[source]:,} of {self._num_rows[source]:,} rows; the last: {reason}",
-                    expected=f"at most {self._max_bad:.2%} (`max_bad`)",
-                    fix=f"look at {self._path.parent}, mend the data, or raise `max_bad`",
+                    expected=f"at most {allowed:,} (`max_bad: {self._max_bad:g}`)",
+                    fix=f"look at {self._path.parent}, fix the data, or raise `max_bad`",
                 )
+
+
+def num_allowed(max_bad: float, num_rows: int) -> int:
+    """How many rows of a source may be bad: the share `max_bad`, or 10 rows if that is more, up to a tenth of the rows.
+
+    `max_bad: 0` allows none.
+    """
+    return int(max(max_bad * num_rows, min(_FLOOR, num_rows // 10))) if max_bad else 0
 
 
 def _is_torn(file: io.FileIO) -> bool:

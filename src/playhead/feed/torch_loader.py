@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from playhead.errors import PlayheadError, RecipeError, WorkerError
+from playhead.errors import PlayheadError, RecipeError, SampleError, WorkerError
 from playhead.feed.batch import Batch, batch_of
 from playhead.feed.processes import refuse_in_bootstrap, without_main_guard
 from playhead.feed.produce import Blueprint, Producer
@@ -187,9 +187,9 @@ class _Dataset(torch_data.Dataset[_Made]):
             if self._producer is None:
                 self._producer = self._blueprint.build()
             produced = self._producer(work)
+            return {name: _tensor(name, value) for name, value in produced.payload.items()}, produced.incidents
         except PlayheadError as error:
             return error
-        return {name: _tensor(value) for name, value in produced.payload.items()}, produced.incidents
 
     def __getstate__(self) -> dict[str, Any]:
         """Files and maps are opened anew in each process."""
@@ -208,12 +208,20 @@ class _Sampler(torch_data.Sampler[Work]):
             yield task.work
 
 
-def _tensor(value: Any) -> Any:
+def _tensor(name: str, value: Any) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
         return value
-    # Torch takes neither foreign byte orders nor views that run backwards, and warns of arrays it may not write to.
+    # Torch takes neither foreign byte orders nor views that run backwards, and warns of arrays it may not write to. Of
+    # two dtypes that are the same on this machine (numpy makes "unsigned long long" of large numbers) it knows one.
     ready = np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
-    return torch.from_numpy(ready)
+    try:
+        return torch.from_numpy(ready.view(ready.dtype.str))
+    except TypeError as error:
+        raise SampleError(
+            f'field "{name}" has a dtype that torch {torch.__version__} has no tensors of',
+            found=str(value.dtype),
+            fix=f"declare another in the recipe (`dtypes: {{{name}: ...}}`), or convert it in `map`",
+        ) from error
 
 
 def _as_it_is(value: Any) -> Any:

@@ -56,7 +56,7 @@ class Jsonl:
         decode, payloads = _DECODER.decode, rows.payloads(TRACK)
         try:
             return list(map(decode, payloads))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return [_object(raw.rstrip(), rows.place(i), "strict") for i, raw in enumerate(payloads)]
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
@@ -106,20 +106,33 @@ def _object(raw: bytes, where: str, broken_text: str = "replace") -> dict[str, A
     index does not ask for, but it is never delivered (`broken_text` is then "strict").
     """
     try:
-        value = msgspec.json.decode(raw)
+        value = _value(raw, broken_text)
+    except RecursionError:
+        raise DataError(
+            f"{where}: the row is nested too deeply",
+            found=f"brackets within brackets, hundreds deep; the line starts with {raw[:40]!r}",
+            fix="remove the line, or write what it holds in a flatter way",
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        try:
-            value = json.loads(raw.decode("utf-8", broken_text))
-        except (ValueError, RecursionError):
-            raise DataError(
-                f"{where}: broken JSON",
-                found=f"{error}; the line starts with {raw[:40]!r}",
-                expected="one JSON object",
-                fix="mend or remove the line, then run it again",
-            ) from error
+        raise DataError(
+            f"{where}: broken JSON",
+            found=f"{error}; the line starts with {raw[:40]!r}",
+            expected="one JSON object",
+            fix="fix or remove the line, then run it again",
+        ) from error
     if not isinstance(value, dict):
         raise DataError(f"{where}: not an object", found=repr(value)[:80], expected="one JSON object a line")
     return value
+
+
+def _value(raw: bytes, broken_text: str) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        try:
+            return json.loads(raw.decode("utf-8", broken_text))
+        except ValueError:
+            raise error from None
 
 
 def _from_sidecar(file: File, starts: UIntArray) -> Chunk:

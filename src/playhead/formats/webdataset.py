@@ -153,6 +153,16 @@ class _Row:
     def _decode(self, extension: str) -> Any:
         self._check_size(self._group.members[extension].size)
         content = self._group.content(extension)
+        try:
+            return self._parsed(extension, content)
+        except RecursionError:
+            raise DataError(
+                f"{self.where}: member {extension} is nested too deeply",
+                found="brackets within brackets, hundreds deep",
+                fix="write what it holds in a flatter way, or leave the sample out of the shard",
+            ) from None
+
+    def _parsed(self, extension: str, content: bytes) -> Any:
         if extension.rpartition(".")[2] != "json":
             text = content.decode("utf-8", "replace").strip()
             try:
@@ -164,7 +174,7 @@ class _Row:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             try:
                 return json.loads(content.decode("utf-8", "replace"))
-            except (ValueError, RecursionError):
+            except ValueError:
                 raise DataError(f"{self.where}: broken JSON in member {extension}", found=str(error)) from error
 
     def _check_size(self, size: int) -> None:

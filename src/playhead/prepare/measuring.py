@@ -64,6 +64,7 @@ class Gauge:
             sample = mapper(sample, SampleGenerator(self.generator_key or 0, _EPOCH, raw_row))
         length = actual_length(sample, self.recipe, self.leaf)
         if length is None or length > LARGEST_LENGTH:
+            assert self.recipe.sequence is not None, "the recipe check requires one"
             raise _unmeasurable(sample, self.recipe.sequence, length)
         return length
 

@@ -22,6 +22,16 @@ def decoded(sample: Sample) -> Sample:
     return {name: _decode(name, value) if type(value) is bytes else value for name, value in sample.items()}
 
 
+def decoded_until(samples: list[Sample]) -> tuple[list[Sample], SampleError | None]:
+    """The samples decoded, up to the first that breaks, and how that one does."""
+    done: list[Sample] = []
+    try:
+        done.extend(map(decoded, samples))
+    except SampleError as error:
+        return done, error
+    return done, None
+
+
 def _decode(name: str, data: bytes) -> Any:
     decoder = _DECODERS.get(name.rpartition(".")[2])
     if decoder is None:
@@ -29,10 +39,11 @@ def _decode(name: str, data: bytes) -> Any:
     try:
         return decoder(data)
     except Exception as error:  # broken bytes make numpy raise nearly anything
+        deep = isinstance(error, RecursionError)
         raise SampleError(
             f'member "{name}" cannot be decoded',
-            found=f"{type(error).__name__}: {error}",
-            fix="mend the file, say `decode: false` to get the bytes, or let bad samples be replaced "
+            found="it is nested too deeply" if deep else f"{type(error).__name__}: {error}",
+            fix="fix the file, say `decode: false` to get the bytes, or let bad samples be replaced "
             "(`on_error: substitute`)",
         ) from error
 

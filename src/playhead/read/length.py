@@ -23,10 +23,14 @@ def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table
     """The sample itself, or cut to its planned length; SampleError where the recipe allows neither.
 
     A sample of the planned length passes; so does a shorter one, unless mismatches are errors. One that the plan
-    counts as cut (`overlong: truncate`) is cut here.
+    counts as cut (`overlong: truncate`) is cut here. A sample that cannot be compared with the plan is an error.
     """
+    if not (is_compared(recipe, leaf) or _is_packed(recipe, leaf)):
+        return sample
+    if _sequence_size(sample, recipe) is None:
+        raise _without_length(sample, planned, recipe, leaf)
     found = actual_length(sample, recipe, leaf)
-    if found is None or found == planned or (planned == 1 and found == 0):
+    if found is None or not is_compared(recipe, leaf) or found == planned or (planned == 1 and found == 0):
         return sample
     if found > planned and _cut_by_plan(leaf, table, row, planned):
         return truncated(sample, recipe, leaf, planned)
@@ -39,25 +43,56 @@ def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table
     raise _mismatch(recipe, leaf, planned, found)
 
 
+def all_as_planned(samples: list[Sample], planned: list[int], recipe: Recipe, leaf: Leaf) -> bool:
+    """Whether every sample is as long as planned, checked for all of them at once; if not, check each.
+
+    Law: where this is true, `check_length` lets every sample pass as it is.
+    """
+    name, compared = recipe.sequence, is_compared(recipe, leaf)
+    if name is None or not (compared or _is_packed(recipe, leaf)):
+        return True
+    values = [sample.get(name) for sample in samples]
+    sizes = [len(value) if type(value) is list else _size(value) for value in values]
+    if None in sizes or not compared:
+        return None not in sizes
+    if leaf.unit == "seconds":
+        sizes = [_in_milliseconds(size, recipe) for size in sizes if size is not None]
+    return sizes == planned
+
+
+def is_compared(recipe: Recipe, leaf: Leaf) -> bool:
+    """Whether the lengths of a source are compared with those of its samples; if not, they are taken on trust.
+
+    Seconds need the rate of the sequence. The size of a whole sample in its file is not the length of any field.
+    """
+    length = leaf.source.length
+    if recipe.sequence is None or length is None:
+        return False
+    if length.unit == "seconds":
+        return recipe.sequence_rate is not None
+    return length.unit != "bytes" or length.field is not None or length.function is not None
+
+
+def _is_packed(recipe: Recipe, leaf: Leaf) -> bool:
+    return isinstance(leaf.batching, Pack) and recipe.collate == "pad"
+
+
 def actual_length(sample: Sample, recipe: Recipe, leaf: Leaf) -> int | None:
-    """The length of a mapped sample in the plan's units; None where its sequence field does not tell."""
-    if recipe.sequence not in sample:
-        if isinstance(leaf.batching, Pack) and recipe.collate == "pad":
-            raise SampleError(
-                f'the sample has no field "{recipe.sequence}" to pack',
-                found=f"fields: {', '.join(map(str, sample)) or 'none'}",
-                fix="make it in `map`, or name another with `sequence: <field>`",
-            )
-        return None
-    size = _size(sample[recipe.sequence])
+    """The length of a mapped sample in the plan's units; None where its sequence field is missing or has none."""
+    size = _sequence_size(sample, recipe)
     if size is None or leaf.unit != "seconds":
         return size
-    return None if recipe.sequence_rate is None else ceil_div(size * 1000, round(recipe.sequence_rate))
+    return None if recipe.sequence_rate is None else _in_milliseconds(size, recipe)
+
+
+def _in_milliseconds(size: int, recipe: Recipe) -> int:
+    assert recipe.sequence_rate is not None
+    return ceil_div(size * 1000, round(recipe.sequence_rate))
 
 
 def truncated(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sample:
     """The sample with its sequence, and every field that runs along it, cut to the planned length."""
-    size = _size(sample[recipe.sequence])
+    size = _sequence_size(sample, recipe)
     keep = planned
     if leaf.unit == "seconds" and recipe.sequence_rate is not None:
         keep = planned * round(recipe.sequence_rate) // 1000
@@ -68,6 +103,10 @@ def cut(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sample:
     """The sample, not longer than planned where its sequence field tells."""
     found = actual_length(sample, recipe, leaf)
     return sample if found is None or found <= planned else truncated(sample, recipe, leaf, planned)
+
+
+def _sequence_size(sample: Sample, recipe: Recipe) -> int | None:
+    return None if recipe.sequence is None else _size(sample.get(recipe.sequence))
 
 
 def _size(value: Any) -> int | None:
@@ -81,6 +120,25 @@ def _cut_by_plan(leaf: Leaf, table: Table, row: int, planned: int) -> bool:
     if leaf.batching.overlong != "truncate" or planned != leaf.limit:
         return False
     return int(table.lengths_of(np.array([row]))[0]) > planned
+
+
+def _without_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf) -> SampleError:
+    name = recipe.sequence or ""
+    packs = _is_packed(recipe, leaf)
+    as_long = [f"`sequence: {other}`" for other, value in sample.items() if _size(value) == planned]
+    named = " or ".join(as_long[:3]) or "`sequence: <field>`"
+    fix = f"name the field that lengths count ({named}), or make it in `map`"
+    if name in sample:
+        problem, found = f'field "{name}" has no length', f"a value of type {type(sample[name]).__name__}"
+    else:
+        problem = f'the sample has no field "{name}" {"to pack" if packs else "to compare its length with the plan"}'
+        found = f"fields: {', '.join(map(str, sample)) or 'none'}"
+    return SampleError(
+        problem,
+        found=found,
+        expected=f'an array, a list or bytes in field "{name}"',
+        fix=fix if packs else f"{fix}; or say `sequence: null`, which takes lengths on trust",
+    )
 
 
 def _mismatch(recipe: Recipe, leaf: Leaf, planned: int, found: int) -> LengthError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -16,10 +16,10 @@ from playhead.formats.contract import Format, Sample
 from playhead.formats.registry import format_of
 from playhead.index.table import Table
 from playhead.order.picks import Picks
-from playhead.read.decode import decoded
+from playhead.read.decode import decoded, decoded_until
 from playhead.read.faults import Incident, candidates, placed
 from playhead.read.generator import SampleGenerator
-from playhead.read.length import LengthError, check_length, cut
+from playhead.read.length import LengthError, all_as_planned, check_length, cut
 from playhead.read.mapping import Mapper
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of, sample_key
@@ -57,10 +57,13 @@ class _Source:
     def name(self) -> str:
         return self.leaf.source.name
 
-    @property
-    def as_read(self) -> bool:
-        """Whether samples are delivered as the format reads them."""
-        return self.mapper is None and not self.decodes
+
+class _Made(NamedTuple):
+    """The samples of a source made at once: what was read (nothing, if that failed), and what became of it."""
+
+    raws: list[Sample]
+    samples: list[Sample]
+    problem: PlayheadError | None
 
 
 class Reader:
@@ -83,14 +86,16 @@ class Reader:
         """The samples in order (None: an empty slot), and what was replaced on the way."""
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
+        lengths = None if request.lengths is None else request.lengths.tolist()
         for number, positions in _by_source(request.picks.source).items():
             source = self._streams[request.stream][number]
-            raws = self._together(source, request.picks.row[positions])
-            if source.as_read and request.lengths is None and not request.known and raws is not None:
-                for position, raw in zip(positions, raws, strict=True):
-                    samples[position] = raw
+            made = self._made_together(request, source, positions)
+            planned = None if lengths is None else [lengths[position] for position in positions]
+            if self._all_as_planned(source, made, len(positions), planned):
+                for position, sample in zip(positions, made.samples, strict=True):
+                    samples[position] = sample
             else:
-                self._finish(request, source, positions, raws, samples, incidents)
+                self._one_by_one(request, source, positions, made, samples, incidents)
         return samples, incidents
 
     def filler(self, request: Request) -> Sample:
@@ -98,59 +103,78 @@ class Reader:
         epoch, row, planned = _wanted(request, 0)
         source = self._streams[request.stream][int(request.picks.source[0])]
         rows = candidates(source.key, epoch, row, source.table.num_rows)
+        reason = None
         for candidate in reversed(_by_length(source.table, rows, None)):
-            with suppress(PlayheadError):
+            try:
                 own = _own_length(source, candidate, planned)
                 sample = self._sample(source, epoch, candidate, own, None)
                 return sample if planned is None else cut(sample, self._recipe, source.leaf, planned)
+            except PlayheadError as error:
+                reason = error.problem
         raise DataError(
             f'source "{source.name}", row {row:,}: no sample of the micro-batch can be read, and none of '
             f"{len(rows)} others",
-            fix="look at the quarantine files under `cache_dir`, and mend the data or the map",
+            found=f"the last: {reason}",
+            fix="look at the quarantine files under `cache_dir`, and fix the data, the map or the recipe",
         )
 
-    def _finish(
+    def _made_together(self, request: Request, source: _Source, positions: list[int]) -> _Made:
+        """The samples of a source read, decoded and mapped, up to the first that fails.
+
+        Where a sample was replaced the last time, or reading all at once fails, none is made: read one by one, the
+        good are told from the bad.
+        """
+        rows = request.picks.row[positions]
+        if request.known and not request.known.keys().isdisjoint(positions):
+            return _Made([], [], None)
+        try:
+            raws = self._raw(source, rows)
+        except PlayheadError:
+            return _Made([], [], None)
+        if len(raws) != len(rows):
+            return _Made([], [], None)
+        samples, problem = decoded_until(raws) if source.decodes else (raws, None)
+        if source.mapper is not None:
+            epochs = request.picks.epoch[positions[: len(samples)]].tolist()
+            generators = map(SampleGenerator, repeat(source.key), epochs, rows.tolist())
+            mapped, failed = source.mapper.run(samples, generators)
+            samples, problem = mapped, failed or problem
+        return _Made(raws, samples, problem)
+
+    def _all_as_planned(self, source: _Source, made: _Made, count: int, planned: list[int] | None) -> bool:
+        """Whether every sample was made and none needs a further look."""
+        if made.problem is not None or len(made.samples) != count:
+            return False
+        return planned is None or all_as_planned(made.samples, planned, self._recipe, source.leaf)
+
+    def _one_by_one(
         self,
         request: Request,
         source: _Source,
         positions: list[int],
-        raws: list[Sample] | None,
+        made: _Made,
         samples: list[Sample | None],
         incidents: list[Incident],
     ) -> None:
-        """Decode, map and check the samples of a source, and replace those that fail."""
-        picks, known = request.picks, request.known or {}
-        epochs, rows = picks.epoch[positions].tolist(), picks.row[positions].tolist()
-        lengths = [None] * len(rows) if request.lengths is None else request.lengths[positions].tolist()
-        mapped = [] if raws is None or known else self._mapped(source, epochs, rows, raws)
-        if len(mapped) == len(positions) and request.lengths is None and isinstance(mapped[-1], dict):
-            for position, sample in zip(positions, mapped, strict=True):
-                samples[position] = sample  # type: ignore[assignment]  # all are, if the last is a sample
-            return
-        for i, (position, epoch, row, planned) in enumerate(zip(positions, epochs, rows, lengths, strict=True)):
+        """Check the samples of a source that were made, make the others, and replace those that fail."""
+        known = request.known or {}
+        outcomes: list[Sample | PlayheadError] = [*made.samples, *([] if made.problem is None else [made.problem])]
+        for i, position in enumerate(positions):
+            epoch, row, planned = _wanted(request, position)
             if position in known:
                 samples[position] = self._again(source, epoch, known[position], planned)
                 continue
             try:
-                if i < len(mapped):
-                    samples[position] = self._checked(source, row, planned, mapped[i])
+                if i < len(outcomes):
+                    samples[position] = self._checked(source, row, planned, outcomes[i])
                 else:
-                    samples[position] = self._sample(source, epoch, row, planned, None if raws is None else raws[i])
+                    samples[position] = self._sample(source, epoch, row, planned, made.raws[i] if made.raws else None)
             except PlayheadError as error:
                 if not self._replaces(error):
                     raise
                 samples[position], substitute = self._substitute(source, epoch, row, planned)
                 found = (source.name, epoch, row, substitute, str(error), request.step, request.lane)
                 incidents.append(Incident(*found))
-
-    def _mapped(
-        self, source: _Source, epochs: list[int], rows: list[int], raws: list[Sample]
-    ) -> list[Sample | SampleError]:
-        """The samples mapped in one go, up to the first that fails, which comes as its error; none if decoded first."""
-        if source.mapper is None or source.decodes:
-            return []
-        done, problem = source.mapper.run(raws, map(SampleGenerator, repeat(source.key), epochs, rows))
-        return [*done] if problem is None else [*done, problem]
 
     def _replaces(self, error: PlayheadError) -> bool:
         """Whether the recipe wants another sample in place of one that failed like this."""
@@ -174,14 +198,6 @@ class Reader:
                 own = _own_length(source, candidate, planned)
                 return self._sample(source, epoch, candidate, own, None), candidate
         return None, None
-
-    def _together(self, source: _Source, rows: IntArray) -> list[Sample] | None:
-        """Raw samples read at once; None where that fails: read one by one, the good are told from the bad."""
-        try:
-            raws = self._raw(source, rows)
-        except PlayheadError:
-            return None
-        return raws if len(raws) == len(rows) else None
 
     def _raw(self, source: _Source, rows: IntArray) -> list[Sample]:
         located = source.table.locate(rows, self._files)

@@ -6,6 +6,7 @@ from playhead.errors import RecipeError
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Batching, Bucket, Budget, Pack, Recipe
+from playhead.recipe.words import nearest
 
 COLLATES = ("pad", "list")
 
@@ -17,10 +18,53 @@ def check_delivery(recipe: Recipe) -> None:
         check_function_name(recipe.collate, "collate")
     if recipe.fields is not None and not recipe.fields:
         raise RecipeError("fields: there are none", fix="name those to deliver, or remove the line for all of them")
+    _check_named_fields(recipe)
+    if recipe.sequence is None:
+        _check_without_sequence(recipe)
     for branch in (*branches(recipe), *(evaluation_branch(recipe, split) for split in recipe.evaluation)):
         _check_padding(recipe, branch)
         for leaf in branch.leaves():
             _check_measured(recipe, leaf)
+
+
+def _check_named_fields(recipe: Recipe) -> None:
+    """Dtypes and padding are for fields that are delivered; where `fields` does not list them, batches will tell."""
+    if recipe.dtypes and recipe.collate != "pad":
+        raise RecipeError(
+            "dtypes: only `collate: pad` makes arrays of numbers",
+            found=f"collate: {recipe.collate}",
+            fix="remove `dtypes`, and make the numbers what they should be in your function",
+        )
+    if recipe.fields is None or recipe.collate != "pad":
+        return
+    for key, names in (("pad_values", recipe.pad_values), ("dtypes", recipe.dtypes)):
+        for name in names:
+            if name not in recipe.fields:
+                raise RecipeError(
+                    f"{key}.{name}: is not among the fields that are delivered",
+                    found=f"fields: {', '.join(recipe.fields)}",
+                    fix="".join(f"did you mean `{near}`? " for near in nearest(name, recipe.fields)[:1])
+                    + "Correct the name, remove it, or add it to `fields`",
+                )
+
+
+def _check_without_sequence(recipe: Recipe) -> None:
+    """What works along the sequence field cannot do without one."""
+    other = "remove the other line"
+    if recipe.pad_to != "batch":
+        raise _needs_sequence("`pad_to` needs a field to pad", f"pad_to: {recipe.pad_to}", other)
+    if recipe.on_length_mismatch != "error":
+        policy = f"on_length_mismatch: {recipe.on_length_mismatch}"
+        raise _needs_sequence("`on_length_mismatch` has nothing to compare", policy, other)
+    for branch in (*branches(recipe), *(evaluation_branch(recipe, split) for split in recipe.evaluation)):
+        if isinstance(branch.batching, Pack) and recipe.collate == "pad":
+            found = f"{branch.name} has batching of type pack"
+            raise _needs_sequence("packs need a field to pack", found, "say `collate: list` or name a function")
+
+
+def _needs_sequence(problem: str, found: str, other: str) -> RecipeError:
+    fix = f"name the field that lengths count, for example `sequence: tokens`, or {other}"
+    return RecipeError(f"sequence: null: {problem}", found=found, fix=fix)
 
 
 def _check_padding(recipe: Recipe, branch: Branch) -> None:
@@ -45,13 +89,30 @@ def _check_padding(recipe: Recipe, branch: Branch) -> None:
 
 
 def _check_measured(recipe: Recipe, leaf: Leaf) -> None:
+    """What is measured or cut by the sequence field must know that field and, for seconds, its rate."""
     length = leaf.source.length
-    if length is not None and length.measure and length.unit == "seconds" and recipe.sequence_rate is None:
+    if length is None:
+        return
+    if length.measure and recipe.sequence is None:
         raise RecipeError(
-            f'{leaf.path}.length "{leaf.source.name}": how many steps of `{recipe.sequence}` make a second?',
-            found="`measure: true` with `unit: seconds`",
-            fix="add `sequence_rate`, for example the sampling rate: `sequence_rate: 16000`",
+            f'{leaf.path}.length "{leaf.source.name}": there is no sequence field to measure',
+            found="`measure: true` with `sequence: null`",
+            fix="name the field that is to be measured, for example `sequence: tokens`",
         )
+    if length.unit != "seconds" or recipe.sequence is None or recipe.sequence_rate is not None:
+        return
+    if length.measure:
+        raise _without_rate(f'{leaf.path}.length "{leaf.source.name}"', "`measure: true`", recipe.sequence)
+    if leaf.batching.overlong == "truncate" and leaf.limit is not None:
+        raise _without_rate(f"{leaf.batching_path}.overlong", "`overlong: truncate`", recipe.sequence)
+
+
+def _without_rate(where: str, found: str, sequence: str) -> RecipeError:
+    return RecipeError(
+        f"{where}: how many steps of `{sequence}` make a second?",
+        found=f"{found} with `unit: seconds`",
+        fix="add `sequence_rate`, for example the sampling rate: `sequence_rate: 16000`",
+    )
 
 
 def _unpaddable(key: str, branch: Branch, batching: Batching, needed: str) -> RecipeError:

@@ -17,6 +17,9 @@ Overlong = Literal["error", "drop", "alone", "truncate"]
 Exhaustion = Literal["repeat", "stop_first", "stop_all", "drop"]
 WeightsIn = Literal["samples", "length"]
 OnError = Literal["raise", "substitute"]
+Dtype = Literal[
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
+]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
 SUM_NAME = "all"  # totals give the sum of all sources under this name, so no source may have it
@@ -149,11 +152,12 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decode: bool = True
     collate: str = "pad"
     fields: list[str] | None = None
-    sequence: str = "tokens"
+    sequence: str | None = "tokens"
     sequence_rate: Positive | None = None
     pad_to: Literal["batch", "bucket"] | Count = "batch"
     pad_batch: bool = False
     pad_values: dict[str, float] = field(default_factory=dict)
+    dtypes: dict[str, Dtype] = field(default_factory=dict)
     on_error: OnError = "raise"
     on_length_mismatch: OnLengthMismatch = "error"
     max_bad: Annotated[float, Meta(ge=0, le=1)] = 0.01

@@ -1,0 +1,53 @@
+"""The fields that `pad_values` and `dtypes` name: one that no sample has is a mistake in the recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import PlayheadError, RecipeError
+from playhead.index.table import open_tables
+from playhead.order.picks import Picks
+from playhead.plan.resolve import leaves_by_stream
+from playhead.read import Reader, Request
+from playhead.recipe.values import Recipe
+from playhead.recipe.words import nearest
+
+
+def check_named_fields(recipe: Recipe, fields: Iterable[str], map_function: Callable[..., Any] | None) -> None:
+    """Refuse a recipe that names a field which neither these samples have, nor one of any other source.
+
+    Sub-streams and evaluation sets may have fields of their own, so one sample of every source is read before a name
+    is refused. What cannot be read does not count against a name.
+    """
+    known = dict.fromkeys(fields)
+    named = [(key, name) for key in ("pad_values", "dtypes") for name in getattr(recipe, key)]
+    if all(name in known for _, name in named):
+        return
+    try:
+        known |= dict.fromkeys(_fields_of_all_sources(recipe, map_function))
+    except PlayheadError:
+        return
+    for key, name in named:
+        if name not in known:
+            meant = "".join(f"did you mean `{near}`? " for near in nearest(name, known)[:1])
+            raise RecipeError(
+                f'{key}.{name}: no sample has a field "{name}"',
+                found=f"fields: {', '.join(known)}",
+                fix=f"{meant}Correct the name, or remove it",
+            )
+
+
+def _fields_of_all_sources(recipe: Recipe, map_function: Callable[..., Any] | None) -> list[str]:
+    """The fields of one sample of every source."""
+    found: list[str] = []
+    for split in (None, *recipe.evaluation):
+        leaves = {leaf.path: leaf for stream in leaves_by_stream(recipe, split) for leaf in stream}
+        tables = open_tables(leaves.values(), recipe)
+        reader = Reader(recipe, [[(leaf, tables[path]) for path, leaf in leaves.items()]], map_function)
+        for number in range(len(leaves)):
+            picks = Picks(np.array([number]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+            found += reader.filler(Request(0, picks, None))
+    return found

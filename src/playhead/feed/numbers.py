@@ -1,0 +1,213 @@
+"""The numbers of a field as arrays of one dtype.
+
+Law: no number is delivered as another one. Undeclared whole numbers are int64, fractions float64, and arrays keep their
+dtype; a dtype that the recipe declares (`dtypes`) holds in every batch. What does not fit is an error. Only fractions
+are rounded, to the nearest that a declared float type has.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from playhead.errors import DataError
+from playhead.types import Array
+
+Dtype = np.dtype[Any]
+
+NUMBERS = (bool, int, float, np.number, np.bool_)
+LISTS = (list, tuple)
+_WHOLE = (int, np.integer)
+_FRACTIONS = (float, np.floating)
+_INT64 = np.dtype(np.int64)
+_FLOAT64 = np.dtype(np.float64)
+
+
+class SlotError(DataError):
+    """An error about one sample of a micro-batch; `slot` is its position there."""
+
+    slot: int = 0
+
+
+def column_of(name: str, values: list[Any], declared: Dtype | None) -> Array:
+    """One number for each sample, as an array."""
+    array = _as_array(values)
+    return _undeclared(name, array, values, None) if declared is None else _fitted(name, array, declared, None)
+
+
+def arrays_of(name: str, values: list[Any], declared: Dtype | None) -> tuple[list[Array], Dtype]:
+    """One array for each sample, and the dtype that holds them all."""
+    arrays = [_as_array(value) for value in values]
+    if declared is not None:
+        return [_fitted(name, array, declared, slot) for slot, array in enumerate(arrays)], declared
+    pairs = enumerate(zip(arrays, values, strict=True))
+    own = [_undeclared(name, array, value, slot) for slot, (array, value) in pairs]
+    return own, _common(name, own)
+
+
+def misfit(name: str, value: Any, dtype: Dtype, slot: int) -> SlotError:
+    """A value that the dtype of its field cannot hold as it is."""
+    expected = f"a number that {dtype} can hold"
+    if dtype.kind == "f" and isinstance(value, _WHOLE):
+        expected = f"whole numbers up to {_largest_whole(dtype):,}, which {dtype} can hold exactly"
+    return _at(
+        slot,
+        f'field "{name}" does not fit its dtype, {dtype}',
+        found="null" if value is None else f"{value!r}"[:80],
+        expected=expected,
+        fix=f"declare another (`dtypes: {{{name}: ...}}` in the recipe), or make it fit in `map`",
+    )
+
+
+def can_hold(value: Any, dtype: Dtype) -> bool:
+    """Whether a dtype can hold a number as it is, fractions rounded to the nearest that a float type has."""
+    if isinstance(value, bool | np.bool_):
+        return True
+    if not isinstance(value, _WHOLE + _FRACTIONS):
+        return False
+    if isinstance(value, _FRACTIONS) and dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return not isfinite(value) or isfinite(dtype.type(value))
+    low, high = _whole_range(dtype)
+    return isfinite(value) and value == int(value) and low <= int(value) <= high
+
+
+def _as_array(value: Any) -> Array:
+    """A list of numbers, or an array, as an array of the same numbers.
+
+    It holds objects where numpy would choose float64 for whole numbers: beyond int64, or signed beside unsigned.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or not array.size or not isinstance(value, LISTS):
+        return array
+    mixed = any(isinstance(item, _FRACTIONS) for item in value)
+    if mixed and not (np.abs(array) >= _largest_whole(array.dtype)).any():  # 2^53 may have been 2^53 + 1
+        return array
+    return np.array(value, object) if any(isinstance(item, _WHOLE) for item in value) else array
+
+
+def _undeclared(name: str, array: Array, value: Any, slot: int | None) -> Array:
+    """The array in a dtype of its own. `slot` is None for a column, which has a number for each sample."""
+    kind = array.dtype.kind
+    if kind not in "uO" or not isinstance(value, LISTS):
+        if kind == "O":
+            raise _not_an_array(name, array, slot or 0)
+        return array
+    if all(isinstance(item, np.unsignedinteger) for item in value):
+        return array
+    for at, item in enumerate(value):
+        if isinstance(item, _WHOLE) and not -(2**63) <= int(item) < 2**63:
+            raise _beyond_int64(name, int(item), at if slot is None else slot)
+    if any(isinstance(item, _FRACTIONS) for item in value):
+        return _fitted(name, array, _FLOAT64, slot)
+    return array.astype(_INT64)
+
+
+def _common(name: str, arrays: list[Array]) -> Dtype:
+    """The dtype that holds all arrays; those without a number have no say."""
+    if len({array.dtype for array in arrays}) == 1 and arrays[0].dtype != _FLOAT64:
+        return arrays[0].dtype
+    filled = [(slot, array) for slot, array in enumerate(arrays) if len(array)]
+    dtype = np.result_type(*(array.dtype for _, array in filled or enumerate(arrays)))
+    if not filled:  # numpy's guess for an empty list is float64; a sequence of tokens is likelier
+        return _INT64 if dtype == _FLOAT64 else dtype
+    if dtype.kind == "f":
+        if all(array.dtype.kind in "biu" for _, array in filled):
+            raise _signed_and_unsigned(name, filled)
+        for slot, array in filled:
+            _check(name, array, dtype, slot)
+    return dtype
+
+
+def _fitted(name: str, array: Array, dtype: Dtype, slot: int | None) -> Array:
+    """The same numbers in another dtype. `slot` is None for a column."""
+    if array.dtype == dtype:
+        return array
+    _check(name, array, dtype, slot)
+    return array.astype(dtype)
+
+
+def _check(name: str, array: Array, dtype: Dtype, slot: int | None) -> None:
+    bad = _misfits(array, dtype).ravel()
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise misfit(name, array.ravel()[at : at + 1].tolist()[0], dtype, at if slot is None else slot)
+
+
+def _misfits(array: Array, dtype: Dtype) -> npt.NDArray[np.bool_]:
+    """Which numbers the dtype cannot hold as they are."""
+    kind = array.dtype.kind
+    if kind == "O":
+        return np.array([not can_hold(item, dtype) for item in array.ravel().tolist()], np.bool_)
+    if kind not in "biuf" or array.dtype == dtype or kind == "b":
+        return np.full(array.shape, kind not in "biuf")
+    if dtype.kind == "b":
+        return np.asarray((array != 0) & (array != 1))
+    if kind != "f":
+        low, high = _whole_range(dtype)
+        own = np.iinfo(array.dtype)
+        return np.asarray((array < max(low, own.min)) | (array > min(high, own.max)))
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return np.asarray(np.isfinite(array) & ~np.isfinite(array.astype(dtype)))
+    wide = array.astype(np.result_type(array.dtype, _FLOAT64))
+    low, high = _whole_range(dtype)  # powers of two, but for the 1 that `high` lacks: floats hold them exactly
+    return np.asarray(~((wide >= float(low)) & (wide < float(high + 1)) & (wide == np.trunc(wide))))
+
+
+def _whole_range(dtype: Dtype) -> tuple[int, int]:
+    """The whole numbers that a dtype holds exactly, without a gap."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.kind == "f":
+        return -_largest_whole(dtype), _largest_whole(dtype)
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _largest_whole(dtype: Dtype) -> int:
+    return 1 << (int(np.finfo(dtype).nmant) + 1)
+
+
+def _beyond_int64(name: str, value: int, slot: int) -> SlotError:
+    unsigned = 0 <= value < 2**64
+    remedy = (
+        f"declare it in the recipe: `dtypes: {{{name}: uint64}}`" if unsigned else "make it smaller, or text, in `map`"
+    )
+    return _at(
+        slot,
+        f'field "{name}" holds a whole number beyond int64',
+        found=str(value)[:80],
+        expected="-2^63 to 2^63 - 1: whole numbers without a declared dtype are int64",
+        fix=f"{remedy}; or leave the field out with `fields: [...]`",
+    )
+
+
+def _signed_and_unsigned(name: str, filled: list[tuple[int, Array]]) -> SlotError:
+    kinds = sorted({str(array.dtype) for _, array in filled})
+    slot = next(slot for slot, array in filled if array.dtype.kind == "u")
+    return _at(
+        slot,
+        f'field "{name}" mixes whole numbers of dtypes that only a float type has room for',
+        found=", ".join(kinds),
+        fix=f"declare one in the recipe (`dtypes: {{{name}: uint64}}` or `int64`), or make them alike in `map`",
+    )
+
+
+def _not_an_array(name: str, array: Array, slot: int) -> SlotError:
+    return _at(
+        slot,
+        f'field "{name}" holds what an array of numbers cannot',
+        found=f"an array of objects, as {array.ravel().tolist()[0]!r}"[:80] if array.size else "an array of objects",
+        expected="numbers that fit 64 bits",
+        fix="make numbers that fit in `map`, leave the field out with `fields: [...]`, or give a `collate` function",
+    )
+
+
+def _at(slot: int, problem: str, *, found: str, fix: str, expected: str | None = None) -> SlotError:
+    error = SlotError(problem, found=found, expected=expected, fix=fix)
+    error.slot = slot
+    return error
