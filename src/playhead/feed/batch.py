@@ -100,6 +100,10 @@ class Batch(Mapping[str, Any]):
         """Let a rebuilt batch stand where another one does: for adapters, which know the one it was rebuilt from."""
         self._num_samples, self._task, self._source_names = other._num_samples, other._task, other._source_names
 
+    def emptied(self) -> Batch:
+        """The batch without its fields: where it stands, to be remembered."""
+        return self._with({})
+
     def _with(self, data: Mapping[str, Any]) -> Batch:
         return Batch(data, self._num_samples, self._task, self._source_names)
 
