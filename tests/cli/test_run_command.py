@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from commands import printed
 from corpora import lengths_of, recipe_in, write_speech, write_text
 from playhead.cli.meter import Meter
 from playhead.feed.loader import Loader
@@ -118,14 +119,20 @@ def test_ranks_share_the_samples_and_agree_on_totals_and_receipt(folder: Path) -
     assert sum(one["samples"] for one in found) == found[0]["totals"]["all"]["samples"]
 
 
-def test_a_finite_stream_ends_by_itself_and_the_next_run_is_the_next_pass(folder: Path, tmp_path: Path) -> None:
+def test_a_finite_stream_ends_by_itself_and_a_finished_run_is_not_run_again(folder: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     first = summary(folder / "passes.json", "--state", state)
-    again = summary(folder / "passes.json", "--state", state)
     assert (first["reason"], first["samples"]) == ("end", 83)
-    assert again["first_step"] == first["next_step"]
-    assert again["samples"] == 83
-    assert again["totals"]["all"]["samples"] == 2 * 83
+    saved = state.read_bytes()
+    for _ in range(2):
+        again = summary(folder / "passes.json", "--state", state, "--workers", 1)
+        assert (again["reason"], again["samples"], again["batches"]) == ("finished", 0, 0)
+        assert [again[key] for key in ("first_step", "next_step")] == [first["next_step"]] * 2
+        assert (again["totals"], again["receipt"]) == (first["totals"], first["receipt"])
+        assert state.read_bytes() == saved
+    shown = printed(folder, "run", "passes.json", "--state", str(state))
+    assert "0 steps, 0 micro-batches, 0 samples" in shown
+    assert "the run was finished before, as its state says" in shown
 
 
 def test_an_evaluation_set_is_run_with_split(folder: Path) -> None:
@@ -198,7 +205,8 @@ BAD_STATES = {
     "empty": (lambda _: b"", "this is not JSON, or only a part of it"),
     "no text": (lambda _: b"\xff\xfe\x00", "this is not JSON, or only a part of it"),
     "something else": (lambda _: b'{"model": 1}', "this is not a state of Playhead"),
-    "another version": (lambda good: good.replace(b'"version": 1', b'"version": 99'), "another version of Playhead"),
+    "edited": (lambda good: good.replace(b'"lanes_done": 0', b'"lanes_done": 2'), "its checksum does not match"),
+    "another version": (lambda good: good.replace(b'"version": 2', b'"version": 99'), "another version of Playhead"),
 }
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from playhead.deal import identify
@@ -22,7 +23,7 @@ SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "6"}
         (OPENMPI, (1, 4, "OpenMPI")),
         (SLURM, (5, 6, "SLURM")),
         ({**SLURM, **OPENMPI, **TORCHRUN}, (3, 8, "torchrun")),
-        ({"RANK": "3"}, (0, 1, "alone")),
+        ({"SLURM_PROCID": "5", **TORCHRUN}, (3, 8, "torchrun")),
     ],
 )
 def test_the_launcher_says_who_we_are(environment: dict, expected: tuple) -> None:
@@ -37,6 +38,31 @@ def test_what_is_given_wins() -> None:
 def test_half_an_identity_is_refused(half: dict) -> None:
     with pytest.raises(WorldSizeError, match="without"):
         identify(**half)
+
+
+@pytest.mark.parametrize("value", ["0", 1.0, True, [0]])
+def test_a_rank_that_is_no_whole_number_is_refused(value: object) -> None:
+    with pytest.raises(WorldSizeError, match="rank is not a whole number"):
+        identify(value, 2)  # type: ignore[arg-type]
+    with pytest.raises(WorldSizeError, match="world_size is not a whole number"):
+        identify(0, value)  # type: ignore[arg-type]
+    assert type(identify(np.int64(1), np.int32(2)).rank) is int  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({"RANK": "3"}, "RANK='3', and no WORLD_SIZE"),
+        ({"WORLD_SIZE": "8"}, "WORLD_SIZE='8', and no RANK"),
+        ({"WORLD_SIZE": "8", **SLURM}, "WORLD_SIZE='8', and no RANK"),
+        ({"SLURM_PROCID": "0"}, "SLURM_PROCID='0', and no SLURM_NTASKS"),
+    ],
+)
+def test_half_set_variables_are_refused_where_nothing_before_them_answered(environment: dict, found: str) -> None:
+    with pytest.raises(WorldSizeError, match="half of an answer") as caught:
+        identify(environment=environment)
+    assert caught.value.found == found
+    assert identify(0, 1, environment).origin == "given"
 
 
 @pytest.mark.parametrize("rank", ["8", "x", "-1"])

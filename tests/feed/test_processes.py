@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from itertools import islice
 from pathlib import Path
@@ -64,9 +66,11 @@ def test_workers_outlive_a_round_and_end_with_their_loader(tmp_path: Path) -> No
     with Loader(recipe, workers=2) as loader:
         assert [batch for batch, _, _ in deliver(loader)] == expected
         pids = workers_of(loader)
+        loader.next_round()
         second = [batch for batch, _, _ in deliver(loader)]
         assert len(second) == len(expected)
         assert workers_of(loader) == pids
+        loader.next_round()
         iterator = iter(loader)
         assert next(iterator).step == second[-1].step + 1
     assert gone(pids)
@@ -150,10 +154,19 @@ def test_a_function_that_cannot_travel_is_refused_before_workers_start(mixed: An
 
 
 @pytest.mark.parametrize(
-    "how", [{"worker_kind": "threads"}, {"start_method": "fork"}, {"workers": -1}, {"workers": 1, "lookahead": 0}]
+    ("how", "problem"),
+    [
+        ({"worker_kind": "threads"}, "workers of this kind are not known"),
+        ({"start_method": "fork"}, "workers of this kind are not known"),
+        ({"workers": -1}, "workers: this number cannot be used"),
+        ({"workers": 1.5}, "workers: this number cannot be used"),
+        ({"workers": "2"}, "workers: this number cannot be used"),
+        ({"workers": True}, "workers: this number cannot be used"),
+        ({"workers": 1, "lookahead": 0}, "lookahead: this number cannot be used"),
+    ],
 )
-def test_workers_that_cannot_be_are_refused(mixed: Any, how: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError, match=r"workers"):
+def test_workers_that_cannot_be_are_refused(mixed: Any, how: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RecipeError, match=problem):
         Loader(mixed[0], **how)
 
 
@@ -168,3 +181,26 @@ def test_a_module_that_only_the_owner_can_import_is_told_as_such(mixed: Any, mon
 
 def _typed_in(sample: dict[str, Any]) -> dict[str, Any]:
     return sample
+
+
+@pytest.mark.parametrize("loader", ["Loader(recipe, workers=2)", "DataLoader(recipe, num_workers=2, **SPAWN)"])
+def test_a_script_without_a_main_guard_is_told_so(mixed: Any, tmp_path: Path, loader: str) -> None:
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(mixed[0].to_dict()))
+    lines = [
+        "import playhead",
+        "from playhead import Loader",
+        "from playhead.torch import DataLoader" if "DataLoader" in loader else "",
+        'SPAWN = {"multiprocessing_context": "spawn"}',
+        f'recipe = playhead.Recipe.load("{path}")',
+        f"for batch in {loader}: break",
+    ]
+    script = tmp_path / "train.py"
+    script.write_text("\n".join(lines))
+    environment = {**os.environ, "PYTHONPATH": str(Path(loader_maps.__file__).parent)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    error = done.stderr[done.stderr.index("playhead.errors.WorkerError") :]
+    assert error.startswith("playhead.errors.WorkerError: a worker process ran the script that starts workers")
+    assert 'under `if __name__ == "__main__":`' in error
+    assert "bootstrapping" not in done.stderr

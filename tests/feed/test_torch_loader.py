@@ -18,7 +18,7 @@ import torch
 
 import loader_maps
 from deliveries import Seen, deliver, rounds, saved, seen, stream, woven
-from playhead import EndOfStreamError, Loader, Recipe, RecipeError, SampleError, WorkerError
+from playhead import Loader, Recipe, RecipeError, SampleError, WorkerError
 from playhead.torch import DataLoader
 
 # Torch counts cores; the laws hold on one of them too.
@@ -85,21 +85,26 @@ def test_states_are_loaded_before_after_and_during_iteration(mixed: Any, options
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 1, "persistent_workers": True}])
-def test_passes_follow_one_another_and_a_finite_stream_ends(tmp_path: Path, options: Any) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    recipe = stream(tmp_path / "a", "passes", epochs=1)
+@pytest.mark.parametrize("kind", ["passes", "stop_all"])
+def test_a_finite_stream_ends_and_begins_anew_when_asked(tmp_path: Path, kind: str, options: Any) -> None:
+    recipe = stream(tmp_path, kind)
     expected = Loader(recipe)
     loader = DataLoader(recipe, **options)
-    assert len(loader) == len(expected)
     for _ in range(2):
+        assert not loader.finished
         found = [seen(batch) for batch in loader]
         assert found == [seen(batch) for batch in expected]
-        assert len(found) == len(loader)
-    loader = DataLoader(stream(tmp_path / "b", "stop_all"), **options)
-    list(loader)
-    with pytest.raises(EndOfStreamError):
-        next(iter(loader))
+        assert kind != "passes" or len(found) == len(loader)
+        assert loader.finished
+        assert [*loader] == []
+        loader.next_round()
+        expected.next_round()
+
+
+@pytest.mark.parametrize("workers", [1.5, "2", -1, True])
+def test_a_number_of_workers_that_cannot_be_is_refused(mixed: Any, workers: Any) -> None:
+    with pytest.raises(RecipeError, match="num_workers: this number cannot be used"):
+        DataLoader(mixed[0], num_workers=workers)
 
 
 def test_a_length_that_only_planning_would_tell_is_a_type_error(mixed: Any) -> None:

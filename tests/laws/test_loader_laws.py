@@ -25,7 +25,7 @@ from deliveries import (
     woven,
     write_tokens,
 )
-from playhead import EndOfStreamError, Loader, Recipe, StateError
+from playhead import Loader, PlayheadError, Recipe, StateError
 from playhead.prepare import prepare
 
 NUM_BATCHES = 40
@@ -216,30 +216,63 @@ def test_two_iterations_of_one_loader_never_mix_their_batches(whole: Whole) -> N
     assert seen(next(later)) == whole.batches[first + 4]
 
 
-@pytest.mark.parametrize("whole", ["passes", "stop_all", "drop", "evaluation"], indirect=True)
-def test_what_follows_the_end_is_the_next_pass_the_same_set_or_an_error(whole: Whole) -> None:
+@pytest.mark.parametrize("whole", ["passes", "stop_all", "drop"], indirect=True)
+def test_a_finite_stream_is_delivered_once_and_again_only_when_asked(whole: Whole) -> None:
+    """In the process that delivered it and after a resume, in the middle or at the very end, alike."""
     loader = whole.loader()
     batches = [batch for batch, _, _ in deliver(loader)]
-    for after in (2, len(batches) - 1):  # also after a resume in the middle, and at the very end
-        if after < NUM_BATCHES:
-            resumed = whole.resumed(after)
-        else:
-            resumed = whole.loader()
-            resumed.load_state_dict(loader.state_dict())
-        rest = [batch for batch, _, _ in deliver(resumed)] if after == 2 else []
-        assert rest == (batches[3:] if after == 2 else [])
-        if whole.kind == "passes":
-            second = [batch for batch, _, _ in deliver(resumed)]
-            assert len(second) == len(batches)
-            assert second[0].step == batches[-1].step + 1
-            rows = sorted(pick for batch in second if not batch.idle for pick in batch.picks)
-            firsts = sorted(pick for batch in batches if not batch.idle for pick in batch.picks)
-            assert [(name, epoch - 2, row) for name, epoch, row in rows] == firsts
-        elif whole.split:
-            assert [batch for batch, _, _ in deliver(resumed)] == batches
-        else:
-            with pytest.raises(EndOfStreamError, match="the stream has ended"):
-                next(iter(resumed))
+    assert loader.finished
+    end = saved(loader)
+    middle, last = whole.resumed(2), whole.loader()
+    assert not middle.finished
+    assert [batch for batch, _, _ in deliver(middle)] == batches[3:]
+    last.load_state_dict(json.loads(end))
+    for ended in (loader, middle, last):
+        for _ in range(2):
+            assert ended.finished
+            assert [*ended] == []
+            assert saved(ended) == end
+    second = [_next_round(ended) for ended in (loader, middle, last)]
+    assert second[0] == second[1] == second[2]
+    found = [batch for batch, _, _ in second[0]]
+    assert found[0].step == batches[-1].step + 1
+    rows = sorted(pick for batch in found if not batch.idle for pick in batch.picks)
+    firsts = sorted(pick for batch in batches if not batch.idle for pick in batch.picks)
+    assert not {*rows} & {*firsts}
+    assert [name for name, _, _ in rows] == [name for name, _, _ in firsts]
+    assert json.loads(second[0][-1][1])["round"] == 1
+    resumed = whole.loader()
+    resumed.load_state_dict(json.loads(second[0][4][1]))
+    assert [*deliver(resumed)] == second[0][5:]
+
+
+def _next_round(loader: Loader) -> list[tuple[Seen, str, dict[str, Any]]]:
+    assert loader.finished
+    loader.next_round()
+    assert not loader.finished
+    return [*deliver(loader)]
+
+
+def test_no_round_begins_before_the_one_under_way_is_over(whole: Whole) -> None:
+    loader = whole.loader()
+    assert not loader.finished
+    next(iter(loader))
+    message = "the round under way is not over"
+    if whole.kind not in ("passes", "stop_all", "drop", "evaluation"):
+        message = "the stream is endless"
+    with pytest.raises(PlayheadError, match=message):
+        loader.next_round()
+
+
+@pytest.mark.parametrize("whole", ["evaluation"], indirect=True)
+def test_an_evaluation_set_starts_anew_after_its_end(whole: Whole) -> None:
+    loader = whole.loader()
+    batches = [batch for batch, _, _ in deliver(loader)]
+    assert loader.finished
+    assert [batch for batch, _, _ in deliver(loader)] == batches
+    resumed = whole.loader()
+    resumed.load_state_dict(loader.state_dict())
+    assert [batch for batch, _, _ in deliver(resumed)] == batches
 
 
 def test_numpy_loaders_with_threads_deliver_the_same(whole: Whole) -> None:

@@ -240,13 +240,31 @@ def test_after_a_round_of_passes_the_next_one_follows(plan: Plan) -> None:
 
 
 @given(plans(policies=FINITE))
-def test_a_stream_that_has_ended_stays_ended(plan: Plan) -> None:
+def test_after_all_there_is_the_next_round_draws_the_same_sources_in_epochs_of_their_own(plan: Plan) -> None:
+    """Rounds have as many windows, draw each source as often, and share no (source, epoch)."""
     cursor = plan.start()
-    for _, after in plan.steps():
-        cursor = after
-    assert plan.round_of(cursor) == 1
-    assert plan.step_at(cursor) is None
-    assert list(plan.steps(cursor)) == []
+    found: list[Counter] = []
+    for number in range(3):
+        assert plan.round_of(cursor) == number
+        assert [place.window for place in cursor.places] == [number * round_end(stream, 0) for stream in plan.streams]
+        steps = []
+        for step, after in plan.steps(cursor):
+            steps.append(step)
+            cursor = after
+        found.append(samples(steps))
+    drawn = [Counter((stream, source) for stream, source, *_ in seen.elements()) for seen in found]
+    assert drawn[0] == drawn[1] == drawn[2]
+    epochs = [{(stream, source, epoch) for stream, source, epoch, _ in seen} for seen in found]
+    assert not epochs[0] & epochs[1]
+    assert not epochs[1] & epochs[2]
+    relative = [
+        {(stream, source, epoch - _first(seen, stream, source)) for stream, source, epoch in seen} for seen in epochs
+    ]
+    assert relative[0] == relative[1] == relative[2]
+
+
+def _first(epochs: set[tuple[int, int, int]], stream: int, source: int) -> int:
+    return min(epoch for found, of, epoch in epochs if (found, of) == (stream, source))
 
 
 @given(plans(), st.data())

@@ -15,7 +15,7 @@ from playhead.cli.meter import Meter
 from playhead.cli.run_view import Summary, UnitOf, live_view
 from playhead.cli.screen import console
 from playhead.cli.state_file import restore_from, save_to
-from playhead.cli.stopping import Stopped, stoppable
+from playhead.cli.stopping import Stopped, StopSignals, stoppable
 from playhead.feed.batch import Batch
 from playhead.feed.loader import Loader
 from playhead.feed.totals import MOST_SOURCES
@@ -41,18 +41,19 @@ class _Run:
     meter: Meter
     last: Batch | None = field(default=None)
 
-    def take_all(self) -> str:
+    def take_all(self, signals: StopSignals) -> str:
         """Take batches until there is a reason to stop; returns it."""
         for batch in self.loader:
-            self.last = batch
-            self.meter.count(batch)
+            with signals.deferred():
+                self.last = batch
+                self.meter.count(batch)
             if not batch.is_last_in_step:
                 continue
             if self.limits.state is not None and self.meter.steps % self.limits.save_every == 0:
                 self.save()
             if self.meter.steps == self.limits.steps:
                 return "steps"
-        return "end"
+        return "end" if self.last is not None else "finished"
 
     def state(self) -> dict[str, Any]:
         return self.loader.state_dict(after=self.last)
@@ -72,10 +73,10 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
     run = _Run(loader, limits, Meter(tuple(leaves[0].unit for leaves in streams)))
     first_step = run.state()["step"]
     exit_code = 0
-    with stoppable():
+    with stoppable() as signals:
         try:
             with _shown(run, unit_of, counted=sum(map(len, streams)) <= MOST_SOURCES):
-                reason = run.take_all()
+                reason = run.take_all(signals)
         except Stopped as stopped:
             reason, exit_code = stopped.name, stopped.exit_code
         finally:

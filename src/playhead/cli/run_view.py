@@ -22,6 +22,7 @@ MOST_SHOWN = 16
 _REASONS = {
     "steps": "",
     "end": "; that was the last one",
+    "finished": "; the run was finished before, as its state says",
     "SIGINT": "; stopped by Ctrl-C",
     "SIGTERM": "; stopped by SIGTERM",
 }

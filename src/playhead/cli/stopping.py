@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
 
 class Stopped(BaseException):
     """The user, or the system, asked us to stop. Not an `Exception`: nothing that survives errors may survive it."""
@@ -17,20 +19,39 @@ class Stopped(BaseException):
         self.exit_code = 128 + number
 
 
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Raise `Stopped` at the first SIGINT or SIGTERM; the next ones wait until the block is over."""
+class StopSignals:
+    """The first SIGINT or SIGTERM becomes `Stopped`, at once or after a deferred block; later ones are ignored."""
 
-    def stop(number: int, _: FrameType | None) -> None:
-        for each in before:
+    def __init__(self) -> None:
+        self._deferred = False
+        self._pending: int | None = None
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """What belongs together is done whole before a signal is heeded."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+        if self._pending is not None:
+            raise Stopped(self._pending)
+
+    def receive(self, number: int, _: FrameType | None) -> None:
+        for each in STOPPING:
             signal.signal(each, signal.SIG_IGN)
-        raise Stopped(number)
+        if not self._deferred:
+            raise Stopped(number)
+        self._pending = number
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, stop)
+
+@contextmanager
+def stoppable() -> Iterator[StopSignals]:
+    """Raise `Stopped` inside the block at the first SIGINT or SIGTERM."""
+    signals = StopSignals()
+    before = {number: signal.signal(number, signals.receive) for number in STOPPING}
     try:
-        yield
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 from playhead.errors import WorldSizeError
 
@@ -23,21 +23,37 @@ class Identity(NamedTuple):
     world_size: int
     origin: str
 
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.world_size} ({self.origin})"
+
 
 def identify(
     rank: int | None = None, world_size: int | None = None, environment: Mapping[str, str] | None = None
 ) -> Identity:
-    """The place of this process: as given, else from torch.distributed, jax or a launcher's variables, else alone.
+    """The place of this process, from the first that knows it whole.
 
-    Rank and world size are given together or not at all: half of one answer and half of another is a wrong answer.
+    In order: the values given, torch.distributed, jax, the variables of torchrun, OpenMPI and SLURM; else alone. Rank
+    and world size are never taken from two of them. Variables of which one is set and the other is not are refused
+    when they are reached.
     """
+    _check_given(rank, world_size)
+    if rank is not None and world_size is not None:
+        return Identity(int(rank), int(world_size), "given")
+    environment = os.environ if environment is None else environment
+    return _from_torch() or _from_jax() or _from_environment(environment) or Identity(0, 1, "alone")
+
+
+def _check_given(rank: int | None, world_size: int | None) -> None:
+    for name, value in (("rank", rank), ("world_size", world_size)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, SupportsIndex)):
+            raise WorldSizeError(
+                f"{name} is not a whole number",
+                found=f"{value!r}, of type {type(value).__name__}",
+                expected="an int",
+            )
     if (rank is None) != (world_size is None):
         given, missing = ("rank", "world_size") if world_size is None else ("world_size", "rank")
         raise WorldSizeError(f"{given} is given without {missing}", fix="give both, or neither to have them detected")
-    if rank is not None and world_size is not None:
-        return Identity(rank, world_size, "given")
-    environment = os.environ if environment is None else environment
-    return _from_torch() or _from_jax() or _from_environment(environment) or Identity(0, 1, "alone")
 
 
 def _from_torch() -> Identity | None:
@@ -58,8 +74,17 @@ def _from_jax() -> Identity | None:
 def _from_environment(environment: Mapping[str, str]) -> Identity | None:
     for launcher, rank_name, size_name in _LAUNCHERS:
         rank, size = environment.get(rank_name), environment.get(size_name)
-        if rank is None or size is None:
+        if rank is None and size is None:
             continue
+        if rank is None or size is None:
+            found, missing = (rank_name, size_name) if size is None else (size_name, rank_name)
+            raise WorldSizeError(
+                f"{launcher} left half of an answer in the environment",
+                found=f"{found}={environment[found]!r}, and no {missing}",
+                expected="both variables or neither",
+                fix=f"set {missing} or unset {found}; or call this after init_process_group; or give rank and "
+                "world_size yourself",
+            )
         if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):
             raise WorldSizeError(
                 f"{launcher} left an impossible rank in the environment",

@@ -1,6 +1,6 @@
 """Samples and length of each source, worked out from the plan where there are too many sources to count in a state.
 
-A source is walked in its own order, so what was drawn of it before a window is the first n draws of its walk.
+A source is walked in its own order, so what a round has drawn of it before a window is a span of its draws.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from playhead.feed.state import Position
 from playhead.order.walk import rows_between
 from playhead.plan.plan import Plan
 from playhead.plan.rules import planned_lengths
-from playhead.plan.segments import Stream, counters_before, segment_at
+from playhead.plan.segments import Stream, draws_before, segment_at
 from playhead.types import IntArray
 
 _ROWS_AT_A_TIME = 1 << 20
@@ -22,15 +22,16 @@ def by_source(plan: Plan, position: Position) -> list[tuple[str, int, int]]:
     parts = {part.stream: part for part in plan.parts_at(position.cursor)}
     found = []
     for i, (stream, place) in enumerate(zip(plan.streams, position.cursor.places, strict=True)):
-        before = counters_before(stream, place.window)
+        before = draws_before(stream, place.window)
         done = place.step * segment_at(stream, place.window).lanes
         part = parts.get(i)
         if part is not None and part.place is not None:
             done += len(range(position.lanes_done)[part.lanes.start :: part.lanes.step])
         samples, lengths = _in_window(plan, i, place.window, done)
-        for source, count in enumerate(before.tolist()):
-            length = _length(stream, source, count) + int(lengths[source])
-            found.append((stream.source_names[source], count + int(samples[source]), length))
+        for source, name in enumerate(stream.source_names):
+            spans = [(int(first[source]), int(end[source])) for first, end in before]
+            count = sum(end - first for first, end in spans) + int(samples[source])
+            found.append((name, count, _length(stream, source, spans) + int(lengths[source])))
     return found
 
 
@@ -48,22 +49,25 @@ def _in_window(plan: Plan, stream: int, number: int, num_batches: int) -> tuple[
     return np.bincount(source, minlength=num_sources), lengths
 
 
-def _length(stream: Stream, source: int, num_draws: int) -> int:
-    """The planned length of a source's first draws: whole epochs are alike."""
+def _length(stream: Stream, source: int, spans: list[tuple[int, int]]) -> int:
+    """The planned length of a source's draws in spans that begin with an epoch: whole epochs are alike."""
     if stream.lengths_of[source] is None:
         return 0
-    epochs, rest = divmod(num_draws, stream.walks[source].num_rows)
-    whole = _walked(stream, source, stream.walks[source].num_rows, 0) if epochs else 0
-    return epochs * whole + _walked(stream, source, rest, epochs)
+    num_rows = stream.walks[source].num_rows
+    total = num_epochs = 0
+    for first, end in spans:
+        epochs, rest = divmod(end - first, num_rows)
+        num_epochs += epochs
+        total += _walked(stream, source, end - rest, end)
+    return total + (num_epochs * _walked(stream, source, 0, num_rows) if num_epochs else 0)
 
 
-def _walked(stream: Stream, source: int, num_draws: int, epoch: int) -> int:
+def _walked(stream: Stream, source: int, start: int, end: int) -> int:
     walk, lengths_of = stream.walks[source], stream.lengths_of[source]
     assert lengths_of is not None
     total = 0
-    start = epoch * walk.num_rows
-    for first in range(start, start + num_draws, _ROWS_AT_A_TIME):
-        _, rows = rows_between(walk, first, min(first + _ROWS_AT_A_TIME, start + num_draws))
+    for first in range(start, end, _ROWS_AT_A_TIME):
+        _, rows = rows_between(walk, first, min(first + _ROWS_AT_A_TIME, end))
         lengths = lengths_of(rows).astype(np.int64)
         total += int(planned_lengths(stream.segments[0].rule, lengths).sum())
     return total

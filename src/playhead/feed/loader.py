@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from playhead.errors import RecipeError
@@ -54,11 +54,20 @@ class Loader:
 
     @property
     def rank(self) -> int:
-        return self._session.rank
+        return self._session.identity().rank
 
     @property
     def world_size(self) -> int:
-        return self._session.world_size
+        return self._session.identity().world_size
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finite stream has delivered its round: iterating then gives nothing until `next_round`."""
+        return self._session.finished
+
+    def next_round(self) -> None:
+        """Begin another round of a finite stream (`epochs` more passes, or all there is once more)."""
+        self._session.next_round()
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches from where delivery stands to the end of the round."""
@@ -107,10 +116,13 @@ class Loader:
         iteration = self._iteration
         if self._under_way:
             self.close()  # work of an iteration left lying would come out as our first results
+        first = [*islice(tasks, 1)]
+        if not first:
+            return  # the round is over: no worker need start to find that out
         pool = self._pool = self._pool or self._new_pool()
         finished = False
         try:
-            for task in islice(tasks, self._depth):
+            for task in chain(first, islice(tasks, self._depth - 1)):
                 pool.submit(task.work)
                 self._under_way.append(task)
             while self._under_way:
@@ -119,8 +131,7 @@ class Loader:
                 if (following := next(tasks, None)) is not None:
                     pool.submit(following.work)
                     self._under_way.append(following)
-                session.quarantine.record(produced.incidents)
-                session.delivered(task)
+                session.delivered(task, produced.incidents)
                 yield batch_of(task, produced.payload, session.source_names(task.work.stream), produced.incidents)
                 if self._iteration != iteration:
                     raise overtaken()
@@ -147,9 +158,8 @@ def _check_workers(workers: int, kind: str, start_method: str, lookahead: int) -
             expected=f"worker_kind one of: {', '.join(get_args(WorkerKind))}; "
             f"start_method one of: {', '.join(get_args(StartMethod))}",
         )
-    if workers < 0 or lookahead < 1:
-        raise RecipeError(
-            "there are too few workers, or they look too little ahead",
-            found=f"workers {workers}, lookahead {lookahead}",
-            expected="workers from 0, lookahead from 1",
-        )
+    for name, value, least in (("workers", workers, 0), ("lookahead", lookahead, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise RecipeError(
+                f"{name}: this number cannot be used", found=repr(value), expected=f"a whole number from {least}"
+            )

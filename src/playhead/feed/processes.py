@@ -26,6 +26,28 @@ from playhead.feed.tasks import Work
 StartMethod = Literal["spawn", "forkserver"]
 
 _PATIENCE_SECONDS = 2.0
+_NO_MAIN_GUARD = 113  # the exit code of a worker whose start ran the script that starts workers
+
+
+def refuse_in_bootstrap() -> None:
+    """End a worker process that, while it imports the user's script, is about to start workers of its own.
+
+    It ends without a word: its owner sees the exit code and explains.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(_NO_MAIN_GUARD)
+
+
+def without_main_guard(exit_code: int | None) -> WorkerError | None:
+    """What to say of a worker that ended so; None for any other end."""
+    if exit_code != _NO_MAIN_GUARD:
+        return None
+    return WorkerError(
+        "a worker process ran the script that starts workers, instead of waiting for work",
+        found="a loader is iterated, or data is prepared, at the top level of the script",
+        expected="that only the process started by you does so: workers import the script, too",
+        fix='put the code that uses the loader into a function, and call it under `if __name__ == "__main__":`',
+    )
 
 
 class Processes:
@@ -38,6 +60,7 @@ class Processes:
         describe: Callable[[Work], str],
         start_method: StartMethod = "spawn",
     ) -> None:
+        refuse_in_bootstrap()
         blueprint.check_picklable()
         context = multiprocessing.get_context(start_method)
         parcel = pickle.dumps(blueprint)
@@ -102,7 +125,7 @@ class _Worker:
         return found  # type: ignore[no-any-return]
 
     def dismiss(self) -> None:
-        """Hang up: a worker that hears nothing more goes home."""
+        """Close the pipe: the worker then ends by itself."""
         self._ours.close()
 
     def bury(self) -> None:
@@ -118,6 +141,8 @@ class _Worker:
     def _died(self) -> WorkerError:
         self._process.join(_PATIENCE_SECONDS)
         code = self._process.exitcode
+        if (unguarded := without_main_guard(code)) is not None:
+            return unguarded
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         work = self._under_way[0] if self._under_way else None
         what = "nothing" if work is None else self._describe(work)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Struct
+from msgspec.structs import replace
 
 from playhead.deal import worlds_that_fit
 from playhead.errors import StateError
-from playhead.feed.totals import Sum, num_rows
+from playhead.feed.totals import Sum
 from playhead.fingerprint import digest
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.plan import Plan
 from playhead.types import IntArray
 
-VERSION = 1
-
-
-Number = Annotated[int, Meta(ge=0, lt=2**62)]
+VERSION = 2
 
 
 class PayloadWarning(UserWarning):
@@ -29,11 +26,12 @@ class PayloadWarning(UserWarning):
 
 
 class Position(Struct, frozen=True):
-    """Where delivery stands: a cursor, the lanes done of the step there, and the totals so far."""
+    """Where delivery stands: a cursor, the lanes done of the step there, the totals so far, and the round under way."""
 
     cursor: Cursor
     lanes_done: int
     counted: Sum
+    round: int = 0
 
     @property
     def totals(self) -> IntArray:
@@ -41,19 +39,24 @@ class Position(Struct, frozen=True):
 
 
 class Saved(Struct, frozen=True, forbid_unknown_fields=True):
-    """A state as JSON has it. `about` tells, for messages, what the plan's fingerprint is made of."""
+    """A state as JSON has it.
+
+    `about` says, for messages, what the plan's fingerprint is made of; `checksum` is a digest of all the rest.
+    """
 
     version: int
     plan: str
     payload: str
     about: dict[str, Any]
-    step: Number
-    turn: Number
+    step: int
+    turn: int
     places: list[tuple[int, int]]
     lanes_done: int
-    delivered: Number
+    delivered: int
+    round: int
     totals: list[tuple[int, int, int]]
     receipt: str
+    checksum: str = ""
 
 
 def save(position: Position, plan: Plan, payload: str) -> dict[str, Any]:
@@ -70,14 +73,15 @@ def save(position: Position, plan: Plan, payload: str) -> dict[str, Any]:
         places=[(place.window, place.step) for place in cursor.places],
         lanes_done=position.lanes_done,
         delivered=cursor.step,
+        round=position.round,
         totals=[(int(a), int(b), int(c)) for a, b, c in position.totals],
         receipt=f"{cursor.receipt:016x}",
     )
-    plain: dict[str, Any] = msgspec.to_builtins(saved, builtin_types=())
+    plain: dict[str, Any] = msgspec.to_builtins(replace(saved, checksum=_checksum(saved)), builtin_types=())
     return msgspec.json.decode(msgspec.json.encode(plain))  # type: ignore[no-any-return]
 
 
-def restore(state: Any, plan: Plan, payload: str, world_size: int) -> Position:
+def restore(state: Any, plan: Plan, payload: str) -> Position:
     """The position of a state, or a refusal that says what differs and what to do."""
     saved = _read(state)
     if saved.plan != plan.fingerprint:
@@ -89,17 +93,20 @@ def restore(state: Any, plan: Plan, payload: str, world_size: int) -> Position:
             PayloadWarning,
             stacklevel=4,  # whoever called load_state_dict of a loader
         )
-    _check_shape(saved, plan)
-    fitting = worlds_that_fit(plan.lanes, saved.lanes_done)
+    cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
+    return Position(cursor, saved.lanes_done, Sum(np.array(saved.totals, np.int64)), saved.round)
+
+
+def check_takeover(position: Position, lanes: int, world_size: int) -> None:
+    """Refuse a number of ranks that cannot deliver the rest of a step begun on another."""
+    fitting = worlds_that_fit(lanes, position.lanes_done)
     if world_size not in fitting:
         raise StateError(
             f"the state is in the middle of a step, where {world_size} ranks cannot take over",
-            found=f"{saved.lanes_done} of {plan.lanes} lanes of step {saved.step:,} are done",
+            found=f"{position.lanes_done} of {lanes} lanes of step {position.cursor.step:,} are done",
             expected=f"a world size of {', '.join(map(str, fitting))}",
             fix="resume on one of those, or from a state saved at the end of a step",
         )
-    cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
-    return Position(cursor, saved.lanes_done, Sum(np.array(saved.totals, np.int64)))
 
 
 def _read(state: Any) -> Saved:
@@ -112,21 +119,18 @@ def _read(state: Any) -> Saved:
         raise _broken(str(error)) from None
     if saved.version != VERSION:
         raise _another_version(saved.version)
+    if saved.checksum != _checksum(saved):
+        raise StateError(
+            "the state is not what was saved: its checksum does not match",
+            found=f"checksum {saved.checksum or 'missing'}",
+            expected=f"checksum {_checksum(saved)} for its contents",
+            fix="use a state as `state_dict()` returned it, unchanged",
+        )
     return saved
 
 
-def _check_shape(saved: Saved, plan: Plan) -> None:
-    """Refuse numbers that no state of this plan can have: they would fail, or go wrong, much later."""
-    if len(saved.places) != len(plan.streams):
-        raise _broken(f"{len(saved.places)} places for {len(plan.streams)} sub-streams")
-    if len(saved.totals) != num_rows(plan):
-        raise _broken(f"{len(saved.totals)} rows of totals, where there are {num_rows(plan)}")
-    if not 0 <= saved.lanes_done < plan.lanes:
-        raise _broken(f"{saved.lanes_done} of {plan.lanes} lanes done")
-    if min(saved.step, saved.turn, *(n for place in saved.places for n in place)) < 0:
-        raise _broken("a place before the start of the stream")
-    if not re.fullmatch("[0-9a-f]{16}", saved.receipt):
-        raise _broken(f"receipt {saved.receipt!r}")
+def _checksum(saved: Saved) -> str:
+    return digest(replace(saved, checksum=""))[:16]
 
 
 def _broken(found: str) -> StateError:

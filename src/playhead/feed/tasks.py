@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from playhead.deal import Identity
 from playhead.feed.collate import Shape
 from playhead.feed.shapes import shape_of
 from playhead.feed.state import Position
@@ -59,26 +60,27 @@ def _unpacked(
 
 
 class Task(Struct, frozen=True):
-    """Work, and what is true once it is delivered."""
+    """Work, what is true once it is delivered, and the number of the session that delivers it."""
 
     work: Work
     is_last_in_step: bool
     after: Position
+    session: int
 
 
 class TaskMaker:
-    """Makes the tasks of one rank."""
+    """Makes the tasks of one rank for a session."""
 
-    def __init__(self, plan: Plan, recipe: Recipe, units: tuple[Unit, ...], rank: int, world_size: int) -> None:
+    def __init__(self, plan: Plan, recipe: Recipe, units: tuple[Unit, ...], identity: Identity, session: int) -> None:
         self._plan, self._recipe, self._units = plan, recipe, units
-        self._rank, self._world_size = rank, world_size
+        self._rank, self._world_size, _ = identity
+        self._session = session
 
     def tasks(self, start: Position) -> Iterator[Task]:
         """The tasks from a position to the end of its round."""
         cursor, done = start.cursor, start.lanes_done
-        number = self._plan.round_of(cursor)
         counter: Counter | None = None
-        while self._plan.round_of(cursor) == number:
+        while self._plan.round_of(cursor) == start.round:
             found = self._plan.step_at(cursor, slice(done + self._rank, None, self._world_size))
             if found is None:
                 return
@@ -91,8 +93,8 @@ class TaskMaker:
                 until = batch.lane - self._rank + self._world_size
                 counted = counter.at(step, until, cursor.places)
                 is_last = until == lanes
-                position = Position(after, 0, counted) if is_last else Position(cursor, until, counted)
-                yield Task(self._work(step, batch), is_last, position)
+                place = (after, 0) if is_last else (cursor, until)
+                yield Task(self._work(step, batch), is_last, Position(*place, counted, start.round), self._session)
             cursor, done = after, 0
 
     def _work(self, step: Step, batch: MicroBatch) -> Work:

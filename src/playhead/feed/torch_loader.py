@@ -7,13 +7,14 @@ it were an index, and gives results back in order. Each is then joined with its 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from playhead.errors import PlayheadError, RecipeError, WorkerError
 from playhead.feed.batch import Batch, batch_of
+from playhead.feed.processes import refuse_in_bootstrap, without_main_guard
 from playhead.feed.produce import Blueprint, Producer
 from playhead.feed.session import Session, overtaken
 from playhead.feed.tasks import Task, Work
@@ -67,11 +68,20 @@ class DataLoader:
 
     @property
     def rank(self) -> int:
-        return self._session.rank
+        return self._session.identity().rank
 
     @property
     def world_size(self) -> int:
-        return self._session.world_size
+        return self._session.identity().world_size
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finite stream has delivered its round: iterating then gives nothing until `next_round`."""
+        return self._session.finished
+
+    def next_round(self) -> None:
+        """Begin another round of a finite stream (`epochs` more passes, or all there is once more)."""
+        self._session.next_round()
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches from where delivery stands to the end of the round."""
@@ -101,6 +111,10 @@ class DataLoader:
         self._iteration += 1
         iteration = self._iteration
         self._under_way.clear()
+        if session.finished and session.split is None:
+            return  # no worker need start to find that out
+        if self._loader.num_workers:
+            refuse_in_bootstrap()
         found = iter(self._loader)
         while True:
             try:
@@ -108,15 +122,14 @@ class DataLoader:
             except StopIteration:
                 return
             except (RuntimeError, OSError, EOFError) as error:
-                explained = self._explained(error)
+                explained = self._explained(error, getattr(found, "_workers", ()))
                 self._end(found)
                 raise explained from error
             if isinstance(produced, PlayheadError):
                 raise produced
             payload, incidents = produced
             task = self._under_way.popleft()
-            session.quarantine.record(incidents)
-            session.delivered(task)
+            session.delivered(task, incidents)
             yield batch_of(task, payload, session.source_names(task.work.stream), incidents)
             if self._iteration != iteration:
                 raise overtaken()
@@ -129,8 +142,11 @@ class DataLoader:
         if hasattr(found, "_shutdown_workers"):
             found._shutdown_workers()  # noqa: SLF001
 
-    def _explained(self, error: Exception) -> Exception:
+    def _explained(self, error: Exception, workers: Sequence[Any]) -> Exception:
         """What torch says of a dead worker, or what its death does to a pipe, with what was under way."""
+        for worker in workers:
+            if (unguarded := without_main_guard(worker.exitcode)) is not None:
+                return unguarded
         if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
             return error
         waiting = [self._session.describe(task.work) for task in self._under_way]
@@ -148,6 +164,11 @@ def _check_options(options: dict[str, Any]) -> None:
         raise RecipeError(
             f"{', '.join(sorted(ours))}: decided by the recipe, not by the loader",
             fix="remove it here; see `batching`, `shuffle` and `collate` in docs/recipe.md",
+        )
+    workers = options.get("num_workers", 0)
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+        raise RecipeError(
+            "num_workers: this number cannot be used", found=repr(workers), expected="a whole number from 0"
         )
 
 

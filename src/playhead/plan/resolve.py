@@ -41,7 +41,7 @@ class Member:
 def resolve(recipe: Recipe, tables: Mapping[str, Table], world_size: int = 1) -> Plan:
     """The plan of a recipe's training stream. `world_size` only says whether `lanes` may be left out."""
     found = branches(recipe)
-    lanes = _lanes(recipe, world_size)
+    lanes = lanes_of(recipe, world_size)
     if recipe.parts > 1:
         (branch,) = found
         streams = tuple(_stream(recipe, branch, tables, lanes // recipe.parts, part) for part in range(recipe.parts))
@@ -85,7 +85,8 @@ def _by_name(branch: Branch) -> list[Leaf]:
     return sorted(branch.leaves(), key=lambda leaf: leaf.source.name)
 
 
-def _lanes(recipe: Recipe, world_size: int) -> int:
+def lanes_of(recipe: Recipe, world_size: int) -> int:
+    """The lanes of the training stream. They may be left out with one rank only."""
     if recipe.lanes is None and world_size > 1:
         raise RecipeError(
             "lanes: is missing, and it decides what an optimizer step sees",

@@ -40,8 +40,8 @@ class Segment:
 class Stream:
     """One sub-stream: its sources, and its segments in order.
 
-    `lengths_of[s]` and `outputs_of[s]` look lengths of rows of source s up; None where a source has none. A round is
-    what one iteration delivers: `epochs` passes, or all there is; after a round of passes the next one may follow.
+    `lengths_of[s]` and `outputs_of[s]` look lengths of rows of source s up; None where a source has none. A round of a
+    finite stream is `epochs` passes, or all there is; window numbers run on from one round to the next.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Stream:
     outputs_of: tuple[LengthsOf | None, ...]
     segments: tuple[Segment, ...]
     epochs: int | None = None
+    _later_rounds: dict[int, Segment] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def in_order(self) -> bool:
@@ -59,10 +60,51 @@ class Stream:
 
 
 def segment_at(stream: Stream, window: int) -> Segment:
+    if stream.epochs is None and (number := round_of(stream, window)):
+        return _later_round(stream, number)
     if len(stream.segments) == 1:
         return stream.segments[0]
     starts = [segment.first_window for segment in stream.segments]
     return stream.segments[bisect_right(starts, window) - 1]
+
+
+def _later_round(stream: Stream, number: int) -> Segment:
+    """All there is once more: the same sources draw by draw, each walked from the start of its next unused epoch."""
+    known = stream._later_rounds.get(number)  # noqa: SLF001  # its own module
+    if known is not None:
+        return known
+    (segment,) = stream.segments
+    num_windows = round_end(stream, 0)
+    num_draws = segment.pieces[-1].stop_draw
+    assert num_windows is not None
+    assert num_draws is not None
+    rows = np.array([walk.num_rows for walk in stream.walks], np.int64)
+    skipped = number * rows * _epochs_begun(stream)
+    pieces = tuple(
+        replace(
+            piece,
+            first_draw=piece.first_draw + number * num_draws,
+            stop_draw=None if piece.stop_draw is None else piece.stop_draw + number * num_draws,
+            base=piece.base + skipped,
+        )
+        for piece in segment.pieces
+    )
+    later = replace(segment, first_window=number * num_windows, first_draw=number * num_draws, pieces=pieces)
+    stream._later_rounds[number] = later  # noqa: SLF001
+    return later
+
+
+def _epochs_begun(stream: Stream) -> IntArray:
+    """How many epochs of every source the first round of a finite stream begins."""
+    rows = np.array([walk.num_rows for walk in stream.walks], np.int64)
+    return -(-_drawn_in_round(stream) // rows)
+
+
+def _drawn_in_round(stream: Stream) -> IntArray:
+    """How often the first round of a finite stream draws every source."""
+    last = stream.segments[-1].pieces[-1]
+    assert last.stop_draw is not None
+    return counters_at(last, last.stop_draw)
 
 
 def window_draws(segment: Segment, window: int) -> tuple[int, int]:
@@ -92,23 +134,26 @@ def round_end(stream: Stream, number: int) -> int | None:
         return None
     segment = next((s for s in reversed(stream.segments) if s.first_draw < end), stream.segments[0])
     size, pass_draws = segment.window_size, segment.pieces[0].blend.pass_draws
+    if stream.epochs is None:
+        return (number + 1) * (segment.first_window + ceil_div(end - segment.first_draw, size))
     first_end = _pass_end(segment)
     assert first_end is not None
     count = segment.first_window + ceil_div(min(first_end, end) - segment.first_draw, size)
-    return count + ((end - first_end) // pass_draws * ceil_div(pass_draws, size) if pass_draws else 0)
+    return count + (end - first_end) // pass_draws * ceil_div(pass_draws, size)
 
 
 def round_of(stream: Stream, window: int) -> int:
-    """The round a window belongs to; 1 for one past the end of a stream that has no passes."""
+    """The round a window belongs to."""
     if stream.epochs is None:
-        end = round_end(stream, 0)
-        return 0 if end is None or window < end else 1
+        num_windows = round_end(stream, 0)
+        return 0 if num_windows is None else window // num_windows
     first = stream.segments[0].pieces[0]
     draw, _ = window_draws(segment_at(stream, window), window)
     return (draw - first.first_draw) // (stream.epochs * first.blend.pass_draws)
 
 
 def _round_end_draw(stream: Stream, number: int) -> int | None:
+    """The draw after a round of passes; of other streams, where the first round ends."""
     if stream.epochs is None:
         return stream.segments[-1].pieces[-1].stop_draw
     first = stream.segments[0].pieces[0]
@@ -134,12 +179,25 @@ def amended(stream: Stream, window: int, first_step: int, **changes: object) -> 
 
 
 def counters_before(stream: Stream, window: int) -> IntArray:
-    """The draw counter of every source where a window begins, or where the stream ends before it."""
+    """The draw counter of every source where a window begins."""
     segment = segment_at(stream, window)
-    stop = segment.pieces[-1].stop_draw
-    draw = stop if stop is not None and round_of(stream, window) > 0 else window_draws(segment, window)[0]
+    draw, _ = window_draws(segment, window)
     starts = [piece.first_draw for piece in segment.pieces]
     return counters_at(segment.pieces[bisect_right(starts, draw) - 1], draw)
+
+
+def draws_before(stream: Stream, window: int) -> list[tuple[IntArray, IntArray]]:
+    """What the windows before one have drawn: the draw counters (from, to) of every source, for each round.
+
+    Passes draw on without a gap; other rounds begin at an epoch of their own.
+    """
+    counters = counters_before(stream, window)
+    number = round_of(stream, window) if stream.epochs is None else 0
+    if not number:
+        return [(np.zeros_like(counters), counters)]
+    skipped = _later_round(stream, 1).pieces[0].base
+    drawn = _drawn_in_round(stream)
+    return [(i * skipped, i * skipped + drawn) for i in range(number)] + [(number * skipped, counters)]
 
 
 def present(segment: Segment, source: IntArray, row: IntArray) -> IntArray:

@@ -13,7 +13,7 @@ from playhead.recipe.check_source import check_source
 from playhead.recipe.check_streams import check_streams
 from playhead.recipe.check_weights import check_weights
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
-from playhead.recipe.values import Fixed, Group, Recipe, Source
+from playhead.recipe.values import SUM_NAME, Fixed, Group, Recipe, Source
 
 _LARGEST_SEED = 2**64 - 1
 
@@ -65,6 +65,9 @@ def _check_names(recipe: Recipe, training: tuple[Branch, ...], evaluation: tuple
     plain_groups = [(path, group.name) for path, group in _groups("sources", recipe.sources)]
     for path, name in (*named, *plain_groups, *((f"evaluation.{name}", name) for name in recipe.evaluation)):
         _check_name(path, name)
+    for branch in (*training, *evaluation):
+        for leaf in branch.leaves():
+            _check_not_reserved(leaf)
     trained = {leaf.source.name: leaf for branch in training for leaf in branch.leaves()}
     for branch in evaluation:
         _check_distinct([(leaf.path, leaf.source.name) for leaf in branch.leaves()])
@@ -77,6 +80,15 @@ def _check_name(path: str, name: str) -> None:
     if not name.strip() or not name.isprintable():
         raise RecipeError(
             f"{path}: a name must be printable text, with no control characters", found=repr(name), fix="rename it"
+        )
+
+
+def _check_not_reserved(leaf: Leaf) -> None:
+    if leaf.source.name == SUM_NAME:
+        raise RecipeError(
+            f'{leaf.path} "{SUM_NAME}": this name is reserved',
+            expected=f'another name: totals give the sum of all sources under "{SUM_NAME}"',
+            fix="rename the source",
         )
 
 

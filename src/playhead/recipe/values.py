@@ -19,6 +19,8 @@ WeightsIn = Literal["samples", "length"]
 OnError = Literal["raise", "substitute"]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
+SUM_NAME = "all"  # totals give the sum of all sources under this name, so no source may have it
+
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 
