@@ -113,7 +113,7 @@ class ExactResume(Callback):
             checkpoint["loops"]["fit_loop"] = self._loops
 
     def _fed(self, dataloader: Any, source: Any) -> Any:
-        """The loader that Lightning asks for, at the state restored, or where this Trainer's training stands with it."""
+        """The loader that Lightning asks for, at the state restored, or where training on it stands."""
         loader = dataloader(source)
         if not isinstance(loader, (DataLoader, Loader)):
             raise RecipeError(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from playhead.errors import RecipeError, StateError
-from playhead.feed.loader import Loader
 from playhead.feed.batch import Batch
+from playhead.feed.loader import Loader
 from playhead.feed.trainer_feed import TrainerFeed
 from playhead.torch import DataLoader
 
@@ -23,14 +23,14 @@ except ImportError as error:
         fix="pip install 'transformers[torch]>=5'",
     ) from error
 
-__all__ = ["Trainer", "TrainerMixin"]
+__all__ = ["PlayheadState", "Trainer"]
 
 
-class TrainerMixin:
-    """Lets a Trainer take Playhead loaders as `train_dataset` and `eval_dataset`, and resume exactly.
+class Trainer(transformers.Trainer):
+    """The Trainer of transformers, which takes Playhead loaders as `train_dataset` and `eval_dataset`.
 
-    Put it before the Trainer: `class MyTrainer(TrainerMixin, transformers.Trainer)`. Models are given plain
-    dictionaries; with `remove_unused_columns` (the default), of the fields that their `forward` takes.
+    Checkpoints resume exactly. Models are given plain dictionaries; with `remove_unused_columns`, which is the default,
+    of the fields that their `forward` takes. For another Trainer: `class Mine(playhead.transformers.Trainer, Other)`.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -61,10 +61,6 @@ class TrainerMixin:
             return dict(batch)
         self._set_signature_columns_if_needed()
         return {name: value for name, value in batch.items() if name in self._signature_columns}
-
-
-class Trainer(TrainerMixin, transformers.Trainer):
-    """The Trainer of transformers, with `TrainerMixin`."""
 
 
 class PlayheadState(transformers.TrainerCallback, ExportableState):
@@ -102,8 +98,9 @@ class PlayheadState(transformers.TrainerCallback, ExportableState):
 
     def _steps_in_epoch(self, args: Any, state: Any) -> float:
         """The Trainer counts from the place it was resumed at, where no batches are skipped."""
+        assert self._feed is not None
         try:
-            return len(self._feed) / args.gradient_accumulation_steps  # type: ignore[arg-type]
+            return len(self._feed) / int(args.gradient_accumulation_steps)
         except TypeError:
             return float(state.max_steps)
 

@@ -196,3 +196,14 @@ def test_a_batch_moves_to_a_device_whole(mixed: Any) -> None:
     assert moved["tokens"].shape == batch["tokens"].shape
     assert (moved.step, moved.lane, list(moved)) == (batch.step, batch.lane, list(batch))
     assert moved.task is batch.task
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}])
+def test_the_random_numbers_of_a_training_do_not_depend_on_where_its_loader_was_resumed(
+    mixed: Any, options: Any
+) -> None:
+    recipe, *_ = mixed
+    loader = DataLoader(recipe, **options)
+    before = torch.random.get_rng_state()
+    next(iter(loader))
+    assert torch.random.get_rng_state().equal(before)

@@ -80,7 +80,9 @@ def fit(
 ) -> pl.Trainer:
     """Train, with checkpoints in the folder `journal` + ".ckpts"."""
     recipe = Recipe.parse(json.loads((Path(folder) / "recipe.json").read_text()), folder)
-    saver = ModelCheckpoint(dirpath=f"{journal}.ckpts", filename="{epoch}-{step}", **{"save_top_k": -1, **(saves or {})})
+    saver = ModelCheckpoint(
+        dirpath=f"{journal}.ckpts", filename="{epoch}-{step}", **{"save_top_k": -1, **(saves or {})}
+    )
     kept = [ExactResume()] if data == "callback" else []
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     settings = {"accelerator": "cpu", "devices": 1, "accumulate_grad_batches": 4, "num_sanity_val_steps": 0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from journal import joined, samples, trained
+from launching import launch
 from lightning_job import Model, OwnModule, fit
 from token_rows import LANES, write_recipe
 
@@ -170,7 +170,9 @@ def test_validation_in_the_middle_of_steps_moves_nothing(tmp_path: Path) -> None
     saves = {"monitor": "val_loss", "save_on_train_epoch_end": False}
     trainer = fit(tmp_path, tmp_path / "whole", saves=saves, **checks, **BY_STEPS)
     assert journal(tmp_path, "whole") == journal(tmp_path, "without")
-    saved = sorted((tmp_path / "whole.ckpts").iterdir(), key=lambda file: int(file.stem.split("step=")[1].split("-")[0]))
+    saved = sorted(
+        (tmp_path / "whole.ckpts").iterdir(), key=lambda file: int(file.stem.split("step=")[1].split("-")[0])
+    )
     again = fit(tmp_path, tmp_path / "second", saves=saves, ckpt_path=saved[2], **checks, **BY_STEPS)
     second = journal(tmp_path, "second")
     assert second[0][:2] == [4, 0]
@@ -208,9 +210,9 @@ def test_manual_optimization_resumes_at_the_end_of_a_step(tmp_path: Path) -> Non
 
 
 class LeavesEpochs(pl.Callback):
-    """Ends every epoch after its sixth batch, with a batch taken and not trained on."""
+    """Ends every epoch after its eighth batch, with another taken and not trained on."""
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_start(self, _: Any, pl_module: Any) -> None:
         pl_module.on_train_batch_start = lambda batch, index: -1 if index == 8 else None  # noqa: ARG005
 
 
@@ -227,30 +229,19 @@ def test_loaders_made_anew_for_an_epoch_go_on(tmp_path: Path) -> None:
     assert [line[:2] for line in journal(tmp_path, "parts")] == [[i // LANES, i % LANES] for i in range(24)]
 
 
-LAUNCHES = {
-    "python": [sys.executable],
-    "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0"],
-}
-
-
-def launch(launcher: str, **arguments: Any) -> int:
-    command = [*LAUNCHES[launcher], str(JOB), json.dumps(arguments, default=str)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=JOB.parent.parent)
-    assert done.returncode == 0 or arguments.get("kill_after"), done.stderr
-    return done.returncode
-
-
 @pytest.mark.parametrize(("launcher", "devices"), [("python", 1), ("python", 2), ("torchrun", 2)])
 def test_a_killed_run_goes_on_with_nothing_lost_and_nothing_twice(tmp_path: Path, launcher: str, devices: int) -> None:
     write_recipe(tmp_path, "unsized passes")
     options = {"folder": tmp_path, "max_epochs": 2, "devices": devices, "accumulate_grad_batches": LANES // devices}
     options["strategy"] = "ddp" if devices > 1 else "auto"
     names = ("whole", "killed", "second")
-    whole, killed, second = ({**options, "journal": tmp_path / name, "saves": {"every_n_train_steps": 3}} for name in names)
-    launch(launcher, **whole)
+    whole, killed, second = (
+        {**options, "journal": tmp_path / name, "saves": {"every_n_train_steps": 3}} for name in names
+    )
+    launch(JOB, launcher, **whole)
     num_batches = 20 // devices + 1  # in the middle of step 5
-    assert launch(launcher, kill_after=num_batches, **killed) in (-signal.SIGKILL, 1)
-    launch(launcher, ckpt_path=tmp_path / "killed.ckpts" / "epoch=0-step=3.ckpt", **second)
+    assert launch(JOB, launcher, kill_after=num_batches, **killed) in (-signal.SIGKILL, 1)
+    launch(JOB, launcher, ckpt_path=tmp_path / "killed.ckpts" / "epoch=0-step=3.ckpt", **second)
     runs = [trained(*(tmp_path / f"{name}.{rank}" for rank in range(devices))) for name in names]
     assert len(runs[1]) == num_batches * devices
     assert runs[2][0][:2] == [3, 0]

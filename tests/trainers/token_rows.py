@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from corpora import lengths_of, recipe_in
 from journal import VOCABULARY
+
+from corpora import lengths_of, recipe_in
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
 from small_data import write_jsonl
@@ -25,7 +26,7 @@ def write_recipe(folder: Path, kind: str, **fields: Any) -> Recipe:
     rows = []
     for i, length in enumerate(lengths_of(3, 1, 61, 60)[0]):
         tokens = [(i * 7 + j * j) % VOCABULARY for j in range(length)]
-        rows.append({"id": f"text-{i}", "n": length, "input_ids": tokens, "labels": tokens})
+        rows.append({"id": f"text-{i}", "number": i, "n": length, "input_ids": tokens, "labels": tokens})
     write_jsonl(folder / "text.jsonl", rows)
     write_jsonl(folder / "dev.jsonl", rows[:9])
     sources = {"path": "text.jsonl", "name": "text", "length": "n"}

@@ -61,6 +61,11 @@ class Loader:
         return self._session.identity().world_size
 
     @property
+    def lanes(self) -> int:
+        """The micro-batches of a step, on all ranks together."""
+        return self._session.plan.lanes
+
+    @property
     def finished(self) -> bool:
         """Whether a finite stream has delivered its round: iterating then gives nothing until `next_round`."""
         return self._session.finished

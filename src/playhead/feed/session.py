@@ -18,6 +18,7 @@ from playhead.feed.batch import Batch
 from playhead.feed.derived import by_source
 from playhead.feed.describe import Streams, describe
 from playhead.feed.ledger import Recorder
+from playhead.feed.lightning_copy import refuse_lightnings_copy
 from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
@@ -136,6 +137,8 @@ class Session:
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
         """The state after the last batch delivered, or after a given one."""
+        if after is None and self.split is None:
+            refuse_lightnings_copy()
         if after is not None and after.task.session != self._number:
             raise StateError(
                 "the batch was delivered by another loader",
