@@ -16,7 +16,7 @@ from launching import launch
 from lightning_job import Model, OwnModule, fit
 from token_rows import LANES, write_recipe
 
-from playhead import Loader, RecipeError, StateError
+from playhead import EndOfStreamError, Loader, RecipeError, StateError
 from playhead.lightning import DataModule, ExactResume
 from playhead.torch import DataLoader
 
@@ -135,7 +135,18 @@ def test_lightnings_own_copy_of_the_state_does_not_overrule(tmp_path: Path) -> N
 def test_a_plain_loader_is_refused_when_lightning_saves_it(tmp_path: Path, kind: str) -> None:
     write_recipe(tmp_path, kind)
     with pytest.raises(StateError, match=r"playhead\.lightning\.ExactResume\(\)"):
-        fit(tmp_path, tmp_path / "plain", data="plain", saves={"every_n_train_steps": 2}, **BY_STEPS)
+        fit(tmp_path, tmp_path / "plain", data="plain", saves={"every_n_train_steps": 2}, max_steps=4, max_epochs=2)
+
+
+@pytest.mark.parametrize("kind", ["passes", "unsized passes"])
+def test_a_plain_loader_is_refused_when_lightning_begins_an_epoch_that_would_be_empty(
+    tmp_path: Path, kind: str
+) -> None:
+    write_recipe(tmp_path, kind)
+    never = {"every_n_train_steps": 1000}
+    with pytest.raises(EndOfStreamError, match="Lightning begins another epoch"):
+        fit(tmp_path, tmp_path / "plain", data="plain", saves=never, max_epochs=2)
+    assert set(samples(journal(tmp_path, "plain")).values()) == {1}
 
 
 def test_a_checkpoint_without_a_state_is_refused(tmp_path: Path) -> None:
@@ -180,10 +191,10 @@ def test_validation_in_the_middle_of_steps_moves_nothing(tmp_path: Path) -> None
     assert again.callback_metrics["val_loss"] == trainer.callback_metrics["val_loss"]
 
 
-def test_batches_know_their_place_in_mixed_precision(tmp_path: Path) -> None:
+def test_batches_know_their_place_in_other_precisions(tmp_path: Path) -> None:
     """Lightning rebuilds batches to convert them; the model of these tests writes down step and lane."""
     write_recipe(tmp_path, "endless")
-    fit(tmp_path, tmp_path / "whole", precision="bf16-mixed", **BY_STEPS)
+    fit(tmp_path, tmp_path / "whole", precision="64-true", **BY_STEPS)
     assert [line[:2] for line in journal(tmp_path, "whole")] == [[i // LANES, i % LANES] for i in range(12 * LANES)]
 
 
@@ -202,7 +213,7 @@ class ManualModel(Model):
 def test_manual_optimization_resumes_at_the_end_of_a_step(tmp_path: Path) -> None:
     write_recipe(tmp_path, "endless")
     file = tmp_path / "inside.ckpt"
-    options = {"accumulate_grad_batches": 1, "precision": "bf16-mixed", **BY_STEPS}
+    options = {"accumulate_grad_batches": 1, **BY_STEPS}
     whole, second = (ManualModel(str(tmp_path / name), None) for name in ("whole", "second"))
     fit(tmp_path, tmp_path / "whole", model=whole, callbacks=(SavesAfter(10, file),), **options)
     fit(tmp_path, tmp_path / "second", model=second, ckpt_path=file, **options)
@@ -260,7 +271,7 @@ def test_without_lightning_the_missing_package_names_itself() -> None:
 
 def test_an_own_module_without_the_callback_is_refused(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, "endless")
-    trainer = pl.Trainer(logger=False, accelerator="cpu", accumulate_grad_batches=LANES, enable_progress_bar=False)
-    trainer.fit_loop.epoch_loop.max_steps = 2
+    quiet = {"logger": False, "accelerator": "cpu", "enable_progress_bar": False, "default_root_dir": tmp_path}
+    trainer = pl.Trainer(max_steps=2, accumulate_grad_batches=LANES, **quiet)
     with pytest.raises(StateError, match="fetched further than it has trained"):
         trainer.fit(Model(str(tmp_path / "own"), None), datamodule=OwnModule(recipe))

@@ -18,7 +18,7 @@ from playhead.feed.batch import Batch
 from playhead.feed.derived import by_source
 from playhead.feed.describe import Streams, describe
 from playhead.feed.ledger import Recorder
-from playhead.feed.lightning_copy import refuse_lightnings_copy
+from playhead.feed.lightning_alone import refuse_lightnings_copy, refuse_lightnings_epoch
 from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
@@ -114,6 +114,13 @@ class Session:
                 fix="call next_round() only where `loader.finished` is true",
             )
         self._position = replace(self.position, round=self.position.round + 1)
+
+    def is_over(self) -> bool:
+        """Whether an iteration that begins now has nothing to deliver."""
+        over = self.split is None and self.finished
+        if over:
+            refuse_lightnings_epoch()
+        return over
 
     def tasks(self) -> Iterator[Task]:
         """The tasks from where delivery stands to the end of the round: none once it is over.

@@ -118,7 +118,7 @@ class DataLoader:
         self._iteration += 1
         iteration = self._iteration
         self._under_way.clear()
-        if session.finished and session.split is None:
+        if session.is_over():
             return  # no worker need start to find that out
         if self._loader.num_workers:
             refuse_in_bootstrap()
