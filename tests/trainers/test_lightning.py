@@ -191,6 +191,21 @@ def test_validation_in_the_middle_of_steps_moves_nothing(tmp_path: Path) -> None
     assert again.callback_metrics["val_loss"] == trainer.callback_metrics["val_loss"]
 
 
+class WithTestStep(Model):
+    def test_step(self, batch: Any) -> None:
+        self.log("samples", float(batch.num_samples), reduce_fx="sum", batch_size=1)
+
+
+def test_a_checkpoint_is_tested_on_a_whole_evaluation_set(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, "endless")
+    model = WithTestStep(str(tmp_path / "whole"), None)
+    trainer = fit(tmp_path, tmp_path / "whole", model=model, saves={"every_n_train_steps": 5}, **BY_STEPS)
+    saved = tmp_path / "whole.ckpts" / "epoch=0-step=5.ckpt"
+    for _ in range(2):
+        (found,) = trainer.test(model, datamodule=DataModule(recipe, test="dev"), ckpt_path=saved, verbose=False)
+        assert found["samples"] == 9
+
+
 def test_batches_know_their_place_in_other_precisions(tmp_path: Path) -> None:
     """Lightning rebuilds batches to convert them; the model of these tests writes down step and lane."""
     write_recipe(tmp_path, "endless")
