@@ -15,6 +15,7 @@ from playhead.curate.faults import RowError
 from playhead.curate.run import curate_windows
 from playhead.errors import DataError
 
+PLAIN = {"audio_filepath": "a.wav", "audio_sample_rate": 16000}
 LONG = {"start": 0.0, "end": 400.0, "speaker": "a", "metrics": {"bandwidth": 8000}}
 
 
@@ -24,6 +25,10 @@ def row_with(**changes: Any) -> dict[str, Any]:
     segment = {**row["segments"][2], **changes}
     row["segments"][2] = {key: value for key, value in segment.items() if value is not ...}
     return row
+
+
+def without(name: str) -> dict[str, Any]:
+    return {key: value for key, value in conversation().items() if key != name}
 
 
 BAD_ROWS = [
@@ -44,20 +49,29 @@ BAD_ROWS = [
     (row_with(metrics={"bandwidth": None}), "segments[2].metrics.bandwidth", "not a number"),
     (row_with(metrics={"bandwidth": "8000"}), "segments[2].metrics.bandwidth", "not a number"),
     (row_with(text=3), "segments[2].text", "not text"),
+    (without("segments"), "segments", "missing"),
+    (without("audio_sample_rate"), "audio_sample_rate", "missing"),
+    (without("audio_filepath"), "audio_filepath", "missing"),
+    ({**conversation(), "audio_filepath": None}, "audio_filepath", "not text"),
+    ({**conversation(), "audio_filepath": 5}, "audio_filepath", "not text"),
+    ({**conversation(), "audio_filepath": ["a.wav"]}, "audio_filepath", "not text"),
+    ({**conversation(), "audio_filepath": ""}, "audio_filepath", "empty"),
+    (row_with(start=-0.5), "segments[2].start", "before the recording"),
+    ({**PLAIN, "segments": [{"start": -4, "end": 3}]}, "segments[0].start", "before the recording"),
     ({**conversation(), "segments": {}}, "segments", "not a list"),
     ({**conversation(), "segments": None}, "segments", "not a list"),
     ({**conversation(), "segments": ["a"]}, "segments[0]", "not an object"),
     ({**conversation(), "audio_sample_rate": "16000"}, "audio_sample_rate", "not a number"),
     ({**conversation(), "audio_sample_rate": None}, "audio_sample_rate", "not a number"),
     (
-        {"audio_sample_rate": 16000, "segments": [{**LONG, "words": [{"word": "a"}]}]},
+        {**PLAIN, "segments": [{**LONG, "words": [{"word": "a"}]}]},
         "segments[0].words[0].end",
         "missing",
     ),
-    ({"audio_sample_rate": 16000, "segments": [{**LONG, "words": None}]}, "segments[0].words", "not a list"),
-    ({"audio_sample_rate": 16000, "segments": [{**LONG, "words": ["a"]}]}, "segments[0].words[0]", "not an object"),
+    ({**PLAIN, "segments": [{**LONG, "words": None}]}, "segments[0].words", "not a list"),
+    ({**PLAIN, "segments": [{**LONG, "words": ["a"]}]}, "segments[0].words[0]", "not an object"),
     (
-        {"audio_sample_rate": 16000, "segments": [{**LONG, "words": [{"word": 3, "end": 1}]}]},
+        {**PLAIN, "segments": [{**LONG, "words": [{"word": 3, "end": 1}]}]},
         "segments[0].words[0].word",
         "not text",
     ),
@@ -68,7 +82,11 @@ BAD_ROWS = [
 BAD_LINES = [
     (b'{"segments": [', "", "broken JSON"),
     (b'{"audio_filepath": "\xff"}', "", "not UTF-8"),
-    (b'{"audio_filepath": "\\ud800"}', "", "text with half a surrogate pair"),
+    (
+        b'{"audio_filepath": "\\ud800", "audio_sample_rate": 16000, "segments": []}',
+        "",
+        "text with half a surrogate pair",
+    ),
     (b"[" * 100_000, "", "broken JSON"),
 ]
 

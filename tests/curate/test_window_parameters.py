@@ -83,6 +83,84 @@ def test_a_name_that_is_not_known_is_answered_with_the_nearest(tmp_path: Path) -
         read_config(WindowConfig, file, {}, {})
 
 
+PIPELINE = """
+defaults:
+  - _self_
+  - override hydra/job_logging: none
+hydra: {run: {dir: .}, output_subdir: null}
+documentation: |
+  Makes windows.
+manifest_path: ???
+output_dir: ./alm_output
+backend: xenna
+stages:
+  - _target_: nemo_curator.stages.audio.alm.ALMManifestReader
+    manifest_path: ${manifest_path}
+    files_per_partition: 1
+  - _target_: nemo_curator.stages.audio.alm.ALMDataBuilderStage
+    target_window_duration: 60.0
+    tolerance: 0.2
+    min_sample_rate: 8000
+    min_bandwidth: 4000
+    min_speakers: 1
+    max_speakers: 3
+    truncation: false
+    drop_fields: "words"
+    drop_fields_top_level: "words,segments"
+  - _target_: nemo_curator.stages.audio.alm.ALMDataOverlapStage
+    overlap_percentage: 30
+    target_duration: 60.0
+  - _target_: nemo_curator.stages.audio.alm.ALMManifestWriterStage
+    output_path: ${output_dir}/alm_output.jsonl
+"""
+
+
+def test_the_pipeline_of_the_tutorial_is_read_by_the_classes_of_its_stages(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE)
+    expected = WindowConfig(
+        target_window_duration=60,
+        tolerance=0.2,
+        min_sample_rate=8000,
+        min_bandwidth=4000,
+        min_speakers=1,
+        max_speakers=3,
+        truncation=False,
+        overlap_percentage=30,
+        target_duration=60,
+    )
+    assert read_config(WindowConfig, file, {}, {}) == expected
+    file.write_text(PIPELINE.replace("alm.ALMManifest", "common.Manifest"))  # as the classes are called in 1.4.0
+    assert read_config(WindowConfig, file, {}, {}) == expected
+    assert read_config(WindowConfig, file, {"tolerance": 0.3}, {"min_speakers": 2}).tolerance == 0.3
+    file.write_text(PIPELINE.replace("    overlap_percentage: 30\n", ""))
+    assert read_config(WindowConfig, file, {}, {}).overlap_percentage == 0  # as the stage itself has it
+    file.write_text(PIPELINE.replace("min_speakers", "min_speeches"))
+    with pytest.raises(RecipeError, match="min_speeches: no parameter has this name"):
+        read_config(WindowConfig, file, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("ALMDataOverlapStage", "ALMNewStage", r"stages\[2\]: a stage that is not known here"),
+        ("ALMManifestReader", "ALMDataBuilderStage", r"stages\[1\]: a second ALMDataBuilderStage"),
+        ("ALMDataOverlapStage", "ALMManifestReaderStage", "stages: no ALMDataOverlapStage"),
+        ("_target_: nemo_curator.stages.audio.alm.ALMManifestReader", "a: b", r"stages\[0\]: names no class"),
+        ('drop_fields: "words"', "drop_fields: ${dropped}", "drop_fields: refers to another value"),
+    ],
+)
+def test_another_pipeline_is_refused_with_the_flat_form(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE.replace(old, new))
+    with pytest.raises(RecipeError, match=problem) as refused:
+        read_config(WindowConfig, file, {}, {})
+    assert "`overlap_percentage: 50`" in str(refused.value.fix)
+    file.write_text("stages: 3\n")
+    with pytest.raises(RecipeError, match="stages: not a list"):
+        read_config(WindowConfig, file, {}, {})
+
+
 def test_a_parameter_given_twice_is_refused() -> None:
     with pytest.raises(RecipeError, match="tolerance: given twice"):
         read_config(WindowConfig, None, {"tolerance": 0.1}, {"tolerance": 0.2})

@@ -31,6 +31,7 @@ DEFAULTS: dict[str, Any] = {
 
 # The same seconds, once whole and once not: who speaks first comes first.
 EQUAL_SHARES: dict[str, Any] = {
+    "audio_filepath": "a.wav",
     "audio_sample_rate": 16000,
     "segments": [{"start": 0, "end": 5, "speaker": "a"}, {"start": 5.0, "end": 10.0, "speaker": "b"}],
 }
@@ -84,7 +85,7 @@ def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: di
 @example({**conversation(1), "audio_filepath": "\u2028 é"}, DEFAULTS)
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(3, words=True), {**DEFAULTS, "drop_fields": "", "overlap_percentage": 0})
-@example({"audio_sample_rate": 16000, "segments": []}, DEFAULTS)
+@example({"audio_filepath": "a.wav", "audio_sample_rate": 16000, "segments": []}, DEFAULTS)
 @example(EQUAL_SHARES, {**DEFAULTS, "target_window_duration": 10, "min_bandwidth": 0})
 @example({**conversation(8), "swift_audio_filepath": {"a": float("nan")}}, DEFAULTS)
 @example({**moved(conversation(8), 1e-9), "swift_audio_filepath": None, "audio_sample_rate": 16000.5}, DEFAULTS)
@@ -145,7 +146,8 @@ def test_without_loss_details_only_the_records_of_lost_windows_are_missing() -> 
 
 
 def test_a_low_sample_rate_is_a_loss_and_no_fault() -> None:
-    row = {"segments": [{"start": 0, "end": 2}, {"start": 3, "end": 7}], "audio_sample_rate": 8000, "x": 1}
+    segments = [{"start": 0, "end": 2}, {"start": 3, "end": 7}]
+    row = {"audio_filepath": "a.wav", "segments": segments, "audio_sample_rate": 8000, "x": 1}
     found = plain(row, WindowConfig())
     assert list(found)[:4] == ["audio_filepath", "windows", "stats", "truncation_events"]
     assert (found["stats"]["lost_sr"], found["stats"]["dur_lost_sr"]) == (2, 6)
@@ -153,7 +155,8 @@ def test_a_low_sample_rate_is_a_loss_and_no_fault() -> None:
 
 
 def test_sums_are_plain_additions_from_an_integer() -> None:
-    assert build_windows({"segments": []}, WindowConfig())["stats"]["total_dur"] == 0
-    assert type(build_windows({"segments": []}, WindowConfig())["stats"]["total_dur"]) is int
+    row = {"audio_filepath": "a.wav", "audio_sample_rate": 16000}
+    total = build_windows({**row, "segments": []}, WindowConfig())["stats"]["total_dur"]
+    assert (total, type(total)) == (0, int)
     tenths = [{"start": 0.0, "end": 0.1}] * 10
-    assert build_windows({"segments": tenths}, WindowConfig())["stats"]["total_dur"] == 0.9999999999999999
+    assert build_windows({**row, "segments": tenths}, WindowConfig())["stats"]["total_dur"] == 0.9999999999999999

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import struct
@@ -75,14 +74,33 @@ def test_what_is_whole_is_kept_and_what_is_not_is_built_again(folder: Path) -> N
     assert {entry.action for entry in prepare(folder, force=True).entries} == {"built"}
 
 
-def test_a_cache_of_megatron_itself_is_built_again_as_nothing_tells_its_age(folder: Path) -> None:
+def test_a_cache_of_megatron_itself_is_recognised_by_its_files_and_kept(folder: Path) -> None:
     request = read_request(flags_over(folder))
     oracle.build(request.job, folder / "cache")
     theirs = bytes_of(folder / "cache")
-    assert states(folder) == {"unknown"}
-    prepare(folder)
+    report = check(folder)
+    assert report.good
+    assert {finding.state for finding in report.findings} == {"ok"}
+    assert all("no manifest" in finding.details[0] for finding in report.findings)
+    assert {entry.action for entry in prepare(folder).entries} == {"kept"}
+    assert bytes_of(folder / "cache") == theirs
+    assert {entry.action for entry in prepare(folder, force=True).entries} == {"built"}
     assert {name: data for name, data in bytes_of(folder / "cache").items() if "manifest" not in str(name)} == theirs
+
+
+@pytest.mark.parametrize("count", [120, 90])
+def test_a_cache_of_megatron_itself_that_was_made_from_other_data_is_stale(folder: Path, count: int) -> None:
+    """With as many documents of as many tokens only the places where samples begin tell."""
+    lengths = np.random.default_rng(5).integers(0, 50, 120)
+    oracle.build(read_request(flags_over(folder)).job, folder / "cache")
+    oracle.write_dataset(folder / "a", oracle.documents_of(np.random.default_rng(7).permutation(lengths)[:count], 1))
+    stale = [finding for finding in check(folder).findings if finding.state == "stale"]
+    assert {finding.split for finding in stale} >= {"train"}
+    prepare(folder)
     assert states(folder) == {"ok"}
+    oracle.build(read_request(flags_over(folder)).job, folder / "theirs")
+    for name, data in bytes_of(folder / "theirs").items():
+        assert bytes_of(folder / "cache")[name] == data
 
 
 def test_a_dry_run_writes_nothing_and_says_what_it_would_take(folder: Path) -> None:
@@ -136,6 +154,16 @@ def test_data_that_changed_makes_a_cache_stale_and_preparing_mends_it(folder: Pa
         assert bytes_of(folder / "cache")[name] == data
 
 
+def test_data_of_another_number_of_documents_makes_a_cache_stale_and_not_broken(folder: Path) -> None:
+    prepare(folder)
+    oracle.write_dataset(folder / "a", oracle.documents_of(np.random.default_rng(6).integers(1, 50, 90), 1))
+    found = {finding.state: finding.details for finding in check(folder).findings}
+    assert set(found) == {"stale", "ok"}
+    assert "a.idx changed" in found["stale"][0]
+    prepare(folder)
+    assert states(folder) == {"ok"}
+
+
 def test_a_broken_cache_is_called_broken(folder: Path) -> None:
     prepare(folder)
     next((folder / "cache").glob("*shuffle_index.npy")).unlink()
@@ -170,6 +198,47 @@ def test_fast_load_works_with_data_for_each_split(folder: Path) -> None:
         assert oracle.samples_of(mine) == oracle.samples_of(his)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "vocabulary", "wrong"),
+    [(np.int32, 499, True), (np.int32, 70_000, False), (np.uint16, 499, False), (np.uint16, 70_000, True)],
+)
+def test_counts_of_sequences_are_refused_where_megatron_would_read_other_tokens(
+    folder: Path, dtype: type, vocabulary: int, wrong: bool
+) -> None:
+    oracle.write_dataset(folder / "c", oracle.documents_of(range(1, 90)), dtype)
+    arguments = {
+        "train_data_path": [str(folder / "c")],
+        "seq_length": 16,
+        "train_samples": 50,
+        "global_batch_size": 4,
+        "eval_interval": 5,
+        "tokenizer_type": "NullTokenizer",
+        "vocab_size": vocabulary,
+        "data_cache_path": str(folder / "cache"),
+    }
+    counts = folder / "sequences.json"
+    megatron.prepare(**arguments)
+    assert megatron.check(**arguments).misread == ()
+    assert bool(megatron.check(**arguments, per_dataset_sequences_path="s.json").misread) == wrong
+    if not wrong:
+        megatron.prepare(**arguments, per_dataset_sequences=counts)
+        assert counts.exists()
+        return
+    with pytest.raises(RecipeError, match="Megatron would read other tokens"):
+        megatron.prepare(**arguments, per_dataset_sequences=counts)
+    assert not counts.exists()
+
+
+def test_int32_data_needs_the_size_of_a_vocabulary_that_is_not_known(folder: Path) -> None:
+    oracle.write_dataset(folder / "c", oracle.documents_of(range(1, 90)), np.int32)
+    data = ["--data-path", str(folder / "c"), "--split=90,5,5", f"--data-cache-path={folder / 'cache'}"]
+    counts = ["--seq-length=16", "--train-samples=50", "--global-batch-size=4", "--eval-interval=5"]
+    tokenizer = ["--tokenizer-type=HuggingFaceTokenizer", "--tokenizer-model=m"]
+    words = [*data, *counts, *tokenizer, "--per-dataset-sequences-path=s.json"]
+    assert "--vocab-size" in check_request(read_request(words)).misread[0]
+    assert check_request(read_request([*words, "--vocab-size=128256"])).misread == ()
+
+
 def _words(arguments: dict[str, object]) -> list[str]:
     from playhead.megatron.flags import words_of
 
@@ -192,6 +261,10 @@ def _header(**changes: int) -> bytes:
     return struct.pack("<9sQBQQ", b"MMIDIDX\0\0", *values.values())
 
 
+def _last_mark(path: Path, mark: int) -> None:
+    path.write_bytes(path.read_bytes()[:-8] + struct.pack("<q", mark))
+
+
 @pytest.mark.parametrize(
     ("break_it", "problem"),
     [
@@ -204,6 +277,8 @@ def _header(**changes: int) -> bytes:
         (lambda f: (f / "a.idx").write_bytes(_header(code=9) + bytes(9999)), "token type 9"),
         (lambda f: (f / "a.idx").write_bytes((f / "a.idx").read_bytes()[:-8]), "is not as long as its header says"),
         (lambda f: (f / "a.bin").write_bytes(b"12"), "is not as long as its index says"),
+        (lambda f: _last_mark(f / "a.idx", 119), "its documents do not end with its sequences"),
+        (lambda f: _last_mark(f / "a.idx", 1 << 40), "its documents do not end with its sequences"),
     ],
 )
 def test_broken_data_is_named_and_nothing_is_written(folder: Path, break_it, problem: str) -> None:
@@ -212,6 +287,49 @@ def test_broken_data_is_named_and_nothing_is_written(folder: Path, break_it, pro
         prepare(folder)
     assert problem in str(caught.value)
     assert not (folder / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ("--train-iters 99999999999999999999", "--train-iters 99999999999999999999"),
+        ("--train-iters 9223372036854775807", "more samples than can be counted"),
+        ("--seq-length 3000000000", "--seq-length 3000000000"),
+        ("--mid-level-dataset-surplus nan", "--mid-level-dataset-surplus nan"),
+        ("--mid-level-dataset-surplus inf", "--mid-level-dataset-surplus inf"),
+        ("--mid-level-dataset-surplus 1e308", "more samples than can be counted"),
+        ("--data-path nan a 1 b", "not a positive number"),
+        ("--data-path 1 a inf b", "not a positive number"),
+        ("--data-path 1e308 a 1e308 b", "add up to more than a number can hold"),
+        (f"--split {'9' * 400},1,0", "cannot be split by this"),
+    ],
+)
+def test_numbers_that_nothing_can_be_made_of_are_refused_and_nothing_is_written(
+    folder: Path, flags: str, problem: str
+) -> None:
+    given = [str(folder / word) if word in ("a", "b") else word for word in flags.split()]
+    words = flags_over(folder, *given)
+    if "--train-iters" in given:
+        place = words.index("--train-samples")
+        del words[place : place + 2]
+    with pytest.raises(RecipeError) as caught:
+        prepare_request(read_request(words))
+    assert problem in str(caught.value)
+    assert not (folder / "cache").exists()
+
+
+def test_an_empty_cache_path_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    before = bytes_of(folder)
+    with pytest.raises(RecipeError, match="--data-cache-path: is empty"):
+        prepare(folder, "--data-cache-path", "")
+    assert bytes_of(folder) == before
+
+
+def test_a_count_that_no_disk_can_hold_is_said_before_anything_is_written(folder: Path) -> None:
+    assert prepare(folder, "--train-samples", str(10**17), dry_run=True).num_bytes > 10**17
+    with pytest.raises(PrepareError, match="has no room for the cache"):
+        prepare(folder, "--train-samples", str(10**17))
 
 
 def test_all_broken_datasets_are_listed(folder: Path) -> None:
@@ -270,15 +388,43 @@ def test_a_write_that_fails_half_way_leaves_no_half_written_entry(folder: Path) 
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2500
 
 
-def test_what_a_killed_run_left_is_swept_up_and_what_another_writes_is_not(folder: Path) -> None:
-    names = [entry.name for entry in prepare(folder, dry_run=True).entries]
-    (folder / "cache").mkdir()
-    old, new = (folder / "cache" / f".{names[0]}-sample_index.npy.{pid}.tmp" for pid in (1, 2))
-    for path in (old, new):
-        path.write_bytes(b"half")
-    os.utime(old, (1, 1))
+WRITING = """
+import sys
+from pathlib import Path
+from playhead.megatron.staging import staged
+with staged(Path(sys.argv[1]), ()) as create:
+    create(Path(sys.argv[1]) / sys.argv[2]).write(b"half")
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("command", ["prepare", "check"])
+def test_what_a_killed_run_left_is_swept_up_and_what_a_living_one_writes_is_not(folder: Path, command: str) -> None:
+    cache = folder / "cache"
     prepare(folder)
-    assert (old.exists(), new.exists()) == (False, True)
+    names = [f"{digit * 32}-GPTDataset-train-sample_index.npy" for digit in "ab"]
+    killed, living = (
+        subprocess.Popen(
+            [sys.executable, "-c", WRITING, str(cache), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in names
+    )
+    for process in (killed, living):
+        assert process.stdout.readline() == "written\n"
+    killed.kill()
+    killed.wait()
+    (cache / ".notes.tmp").write_text("of another program")
+    assert len(list(cache.glob(".*.tmp"))) == 3
+    prepare(folder, dry_run=True)
+    assert len(list(cache.glob(".*.tmp"))) == 3
+    {"prepare": prepare, "check": check}[command](folder)
+    left = sorted(path.name for path in cache.glob(".*.tmp"))
+    assert left == [f".{names[1]}.{living.pid}.tmp", ".notes.tmp"]
+    living.communicate("")
+    assert living.returncode == 0
+    assert (cache / names[1]).exists()
+    assert [path.name for path in cache.glob(".*.tmp")] == [".notes.tmp"]
 
 
 def test_errors_are_letters(folder: Path) -> None:

@@ -11,15 +11,15 @@ import pytest
 from playhead.errors import DataError, RecipeError
 from playhead.megatron.arguments import read_request
 from playhead.megatron.counts import count_samples
-from playhead.megatron.flag_table import HARMLESS, REFUSED, USED, is_harmless
+from playhead.megatron.flag_table import LAUNCHER, REFUSED, TAKEN, flags_of
 from playhead.megatron.flags import parse_flags, words_of
 from playhead.megatron.job import Blend, blend_of
-from playhead.megatron.releases import release_of
+from playhead.megatron.releases import RELEASES, release_of
 from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer
 
 
 def counts(text: str, release: str = "0.16", iteration: int = 0) -> tuple[int | None, int | None, int | None]:
-    return count_samples(parse_flags(text.split()), release, iteration).samples
+    return count_samples(parse_flags(text.split(), release), iteration).samples
 
 
 def test_a_whole_launch_script_is_sorted_out() -> None:
@@ -27,7 +27,7 @@ def test_a_whole_launch_script_is_sorted_out() -> None:
         --num-layers 32 --hidden-size=4096 --bf16 --lr 3e-4 --data-path 0.3 a 0.7 b --seq_length 4096 --adam-beta1 0.9
         --no-load-optim --moe-router-topk 2 --disable-bias-linear --recompute-modules moe mlp
     """
-    flags = parse_flags(script.split())
+    flags = parse_flags(script.split(), "0.16")
     assert flags.many("data-path") == ["0.3", "a", "0.7", "b"]
     assert flags.integer("seq-length") == 4096
     assert "--hidden-size" in flags.ignored
@@ -35,22 +35,55 @@ def test_a_whole_launch_script_is_sorted_out() -> None:
     assert len(flags.ignored) == 9
 
 
-@pytest.mark.parametrize("name", ["mock-data", "sft", "fim-data", "step-batch-size-schedule"])
+@pytest.mark.parametrize("name", REFUSED)
 def test_jobs_with_another_cache_are_refused_by_name(name: str) -> None:
+    release = "main" if name in flags_of("main").takes else "0.15"
+    value = [] if flags_of(release).takes[name] == "0" else ["1"]
     with pytest.raises(RecipeError, match=f"--{name}: no cache"):
-        parse_flags(["--seq-length", "8", f"--{name}"])
+        parse_flags(["--seq-length", "8", f"--{name}", *value], release)
 
 
-@pytest.mark.parametrize("name", ["data-parth", "reset-split", "no-split", "no-such-thing", "tokenizer-padding"])
-def test_a_flag_not_known_to_be_harmless_is_refused(name: str) -> None:
-    with pytest.raises(RecipeError, match=f"--{name}: is not known to be harmless"):
-        parse_flags([f"--{name}", "1"])
+def test_flags_that_a_release_does_not_have_are_all_named_with_the_releases_that_do() -> None:
+    words = (
+        "--yarn-beta-fast 1 --bf16 --dataloader-inter-document-masking --prepare-cache-world-size 8 --no-such-thing x"
+    )
+    with pytest.raises(RecipeError) as caught:
+        parse_flags(words.split(), "0.16")
+    assert caught.value.problem.startswith(
+        "--yarn-beta-fast, --dataloader-inter-document-masking, --no-such-thing: not known to release 0.16"
+    )
+    assert "--yarn-beta-fast is in 0.19, main" in str(caught.value.found)
+    assert "--no-such-thing is in no release" in str(caught.value.found)
+    assert "leave the flag out" in str(caught.value.fix)
+    with pytest.raises(RecipeError) as caught:
+        parse_flags(["--tokenizer-hf-use-fast", "--legacy-tokenizer"], "main")
+    assert "--megatron-release 0.16" in str(caught.value.fix)
+    assert parse_flags(words.split()[:-2], "main").ignored == (
+        "--yarn-beta-fast",
+        "--bf16",
+        "--dataloader-inter-document-masking",
+    )
+
+
+@pytest.mark.parametrize("name", ["data-parth", "reset-split", "no-split", "tokenizer-padding", "data-sampler"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_misspelled_flag_is_refused(name: str, release: str) -> None:
+    with pytest.raises(RecipeError, match=f"--{name}: not known to release {release}"):
+        parse_flags([f"--{name}", "1"], release)
+
+
+def test_the_table_has_every_flag_of_every_release_and_their_defaults() -> None:
+    """Derived from the parsers of the releases: see derive_flags.py."""
+    assert [len(flags_of(release).takes) for release in RELEASES] == [575, 680, 735, 785, 845, 876]
+    assert all(name in {*flags_of("0.15").takes, *flags_of("0.16").takes, *flags_of("main").takes} for name in TAKEN)
+    intervals = [flags_of(release).defaults.get("eval-interval") for release in RELEASES]
+    assert intervals == [1000, None, None, None, None, None]
+    assert [flags_of(release).takes["rampup-batch-size"] for release in ("0.15", "0.16")] == ["*", "3"]
 
 
 def test_no_flag_is_of_two_kinds() -> None:
-    assert not set(USED) & set(REFUSED)
-    assert not [name for name in [*USED, *REFUSED] if name in HARMLESS]
-    assert is_harmless("num-layers")
+    assert not TAKEN & set(REFUSED)
+    assert not LAUNCHER & {name for release in RELEASES for name in flags_of(release).takes}
 
 
 @pytest.mark.parametrize(
@@ -74,9 +107,12 @@ def test_no_flag_is_of_two_kinds() -> None:
         ("--data-path 0.5 a b c", "weights of the wrong count"),
         ("--data-path 0.5 a 0.5", "weights of the wrong count"),
         ("--data-path 0.5 a -1 b", "not a positive number"),
-        ("--tokenizer-type SFTTokenizer", "--like"),
+        ("--tokenizer-type SFTTokenizer --tokenizer-model m", "--like"),
+        ("--bf16 yes", "--bf16: has 1 values"),
+        ("--recompute-modules", "one or more values"),
+        ("--rampup-batch-size 1 2", "three values"),
         ("--tokenizer-type HuggingFaceTokenizer", "--tokenizer-model"),
-        ("--start-eval-at-iter 3", "flag of later releases"),
+        ("--start-eval-at-iter 3", "--start-eval-at-iter is in 0.18, 0.19, main"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(words: str, problem: str) -> None:
@@ -86,7 +122,9 @@ def test_what_cannot_be_done_is_refused_with_the_reason(words: str, problem: str
         "train-samples": "10",
         "global-batch-size": "2",
         "data-cache-path": "c",
+        "eval-interval": "5",
         "tokenizer-type": "NullTokenizer",
+        "vocab-size": "9",
     }
     given = words.split()
     rest = [word for name, value in standard.items() if f"--{name}" not in given for word in (f"--{name}", value)]
@@ -100,16 +138,33 @@ def test_counts_follow_the_release() -> None:
     assert counts(f"{base} --train-samples 1000") == (1000, 13 * 3 * 8, 24)
     assert counts(f"{base} --train-iters 100") == (800, 11 * 3 * 8, 24)
     assert counts(f"{base} --train-iters 100 --full-validation") == (800, None, 24)
-    assert counts(f"{base} --train-iters 100 --skip-train") == (800, 24, 24)
     assert counts(f"{base} --train-iters 100 --start-eval-at-iter 35", "0.18") == (800, 8 * 3 * 8, 24)
     assert counts(f"{base} --train-iters 100 --eval-global-batch-size 2", "0.18") == (800, 11 * 3 * 2, 6)
-    assert counts("--global-batch-size 8 --train-iters 5000") == (40_000, 6 * 100 * 8, 800)
-    assert counts("--global-batch-size 8 --train-iters 5000", "0.18") == (40_000, 0, 800)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_job_that_does_not_train_asks_for_one_evaluation_from_0_16_on(release: str) -> None:
+    text = "--global-batch-size 8 --train-iters 20 --eval-iters 2 --eval-interval 5 --skip-train"
+    assert counts(text, release) == (160, 80 if release == "0.15" else 16, 16)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_job_needs_an_interval_of_evaluation_from_0_16_on(release: str) -> None:
+    text = "--global-batch-size 8 --train-iters 5000"
+    assert counts(f"{text} --full-validation", release) == (40_000, None, 800)
+    if release == "0.15":
+        assert counts(text, release) == (40_000, 6 * 100 * 8, 800)
+        return
+    assert counts(f"{text} --skip-train", release) == (40_000, 800, 800)
+    with pytest.raises(RecipeError, match="--eval-interval: is missing") as caught:
+        counts(text, release)
+    assert "the job itself would stop" in str(caught.value.found)
 
 
 def test_the_batch_size_comes_from_the_world_when_it_is_not_given() -> None:
     text = "--micro-batch-size 2 --prepare-cache-world-size 64 --tensor-model-parallel-size 4 --context-parallel-size 2"
-    found = count_samples(parse_flags(f"{text} --train-iters 10 --eval-iters 0".split()), "0.16")
+    words = f"{text} --train-iters 10 --eval-iters 0 --eval-interval 5".split()
+    found = count_samples(parse_flags(words, "0.16"))
     assert (found.world_size, found.data_parallel_size, found.global_batch_size) == (64, 8, 16)
     assert found.samples == (160, 0, 0)
 
@@ -117,20 +172,31 @@ def test_the_batch_size_comes_from_the_world_when_it_is_not_given() -> None:
 def test_a_ramp_of_batch_sizes_changes_the_iterations_up_to_0_17() -> None:
     text = "--train-samples 1000 --global-batch-size 32 --rampup-batch-size 8 8 96 --eval-interval 1 --eval-iters 1"
     # 8, 8, 8, 8 (32), 16, 16 (64), 24, 24 (112): then 888 // 32 = 27 more.
-    assert count_samples(parse_flags(text.split()), "0.17").train_iters == 8 + 27
-    assert count_samples(parse_flags(text.split()), "0.18").train_iters == 1000 // 32
+    assert count_samples(parse_flags(text.split(), "0.17")).train_iters == 8 + 27
+    assert count_samples(parse_flags(text.split(), "0.18")).train_iters == 1000 // 32
     with pytest.raises(RecipeError, match="--rampup-batch-size"):
         counts(text.replace("8 8 96", "8 9 96"))
 
 
-def test_phases_make_train_the_current_one() -> None:
+@pytest.mark.parametrize("release", ["0.15", "0.16", "0.17"])
+def test_a_ramp_that_is_longer_than_training_ends_with_it(release: str) -> None:
+    text = "--global-batch-size 8 --train-samples 50 --rampup-batch-size 2 2 400 --eval-iters 2 --eval-interval 5"
+    found = count_samples(parse_flags(text.split(), release))
+    assert found.train_iters == 26  # batches of 2, until more than 50 samples are consumed
+    assert found.samples == (50, 96, 16)
+
+
+@pytest.mark.parametrize("release", ["0.16", "0.17", "0.18", "0.19", "main"])
+def test_phases_make_train_the_current_one(release: str) -> None:
     text = (
         "--train-iters 100 --global-batch-size 2 --phase-transition-iterations 30,60 --eval-iters 0 --eval-interval 9"
     )
-    assert [counts(text, "0.18", at)[0] for at in (0, 29, 30, 60, 99)] == [60, 60, 60, 80, 80]
-    assert counts(f"{text} --prepare-cache-start-iteration 60", "0.18")[0] == 80
+    assert [counts(text, release, at)[0] for at in (0, 29, 30, 60, 99)] == [60, 60, 60, 80, 80]
+    assert counts(f"{text} --prepare-cache-start-iteration 60", release)[0] == 80
     with pytest.raises(RecipeError, match="past the end"):
-        counts(text, "0.18", 100)
+        counts(text, release, 100)
+    with pytest.raises(RecipeError, match=r"not known to release 0\.15"):
+        counts(text, "0.15")
 
 
 def test_blends_are_read_as_megatron_reads_them() -> None:
@@ -143,9 +209,12 @@ def test_blends_are_read_as_megatron_reads_them() -> None:
 def test_data_may_be_listed_in_files(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("0.2 a\n0.8 b\n")
     (tmp_path / "split.json").write_text(json.dumps({"train": "1 a 2 b", "valid": ["c", "d"], "test": None}))
-    rest = ["--seq-length", "8", "--train-iters", "1", "--global-batch-size", "1", "--data-cache-path", "c"]
-    one = read_request(["--data-args-path", str(tmp_path / "list.txt"), *rest]).job
-    assert (one.blend, one.split) == (Blend(("a", "b"), (0.2, 0.8)), "969, 30, 1")
+    rest = ["--seq-length=8", "--train-iters=1", "--global-batch-size=1", "--data-cache-path=c", "--eval-interval=1"]
+    one = read_request(["--data-args-path", str(tmp_path / "list.txt"), "--split", "9,1,0", *rest]).job
+    assert (one.blend, one.split) == (Blend(("a", "b"), (0.2, 0.8)), "9,1,0")
+    with pytest.raises(RecipeError, match="--data-args-path: without --split"):
+        read_request(["--data-args-path", str(tmp_path / "list.txt"), *rest])
+    assert read_request(["--data-path", "a", *rest]).job.split == "969, 30, 1"
     three = read_request(["--per-split-data-args-path", str(tmp_path / "split.json"), *rest]).job
     assert three.blends == (Blend(("a", "b"), (1.0, 2.0)), Blend(("c", "d")), None)
     (tmp_path / "split.json").write_text("[]")
@@ -153,30 +222,11 @@ def test_data_may_be_listed_in_files(tmp_path: Path) -> None:
         read_request(["--per-split-data-args-path", str(tmp_path / "split.json"), *rest])
 
 
-def test_tokenizers_are_described_as_the_oracle_does() -> None:
-    null = parse_flags(["--tokenizer-type", "NullTokenizer", "--vocab-size", str(oracle.VOCAB)])
-    assert list(describe_tokenizer(null, "0.16").items()) == list(oracle.tokenizer_key().items())
-
-
-def test_tokenizers_are_described_by_release() -> None:
-    flags = parse_flags(["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", "m", "--trust-remote-code"])
-    old, new, main = (describe_tokenizer(flags, release) for release in ("0.16", "0.18", "main"))
-    assert list(old)[2:] == [
-        "vocab_file",
-        "merges_file",
-        "additional_special_tokens",
-        "use_fast",
-        "trust_remote_code",
-        "include_special_tokens",
-    ]
-    assert (old["additional_special_tokens"], old["trust_remote_code"], old["vocab_file"]) == ("[]", "True", "None")
-    assert list(new)[2:4] == ["chat_template", "vocab_file"]
-    assert list(main)[-1] == "use_gigatoken"
-    assert main["class"].endswith("MegatronTokenizerText")
-    default = describe_tokenizer(parse_flags(["--vocab-file", "v", "--merge-file", "m"]), "0.16")
+def test_the_default_tokenizer_is_that_of_megatron() -> None:
+    null = parse_flags(["--tokenizer-type", "NullTokenizer", "--vocab-size", str(oracle.VOCAB)], "0.16")
+    assert list(describe_tokenizer(null).items()) == list(oracle.tokenizer_key().items())
+    default = describe_tokenizer(parse_flags(["--vocab-file", "v", "--merge-file", "m"], "0.16"))
     assert (default["tokenizer_path"], default["merges_file"]) == ("GPT2BPETokenizer", "m")
-    tiktoken = describe_tokenizer(parse_flags(["--tokenizer-type", "TikTokenizer", "--tokenizer-model", "t"]), "0.16")
-    assert list(tiktoken)[1:] == ["tokenizer_path", "num_special_tokens", "special_tokens"]
 
 
 def test_a_description_lends_its_tokenizer(tmp_path: Path) -> None:

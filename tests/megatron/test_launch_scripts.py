@@ -11,6 +11,8 @@ import pytest
 
 from playhead.errors import RecipeError
 from playhead.megatron.arguments import read_request
+from playhead.megatron.flag_table import REFUSED, TAKEN, flags_of
+from playhead.megatron.releases import RELEASES
 
 LAUNCHER = "--nnodes 2 --nproc_per_node 4 --node_rank 1 --master_addr host --master_port 1 --rdzv-id 7 --max-restarts 0"
 NETWORK = """
@@ -87,7 +89,7 @@ LATENT_MIXTURE = " ".join((*EVERY_JOB, MODERN, EXPERTS, LATENT, FP8, COUNTED, "-
 STATE_SPACE = " ".join((*EVERY_JOB, HYBRID, FP8, COUNTED, "--train-samples 128000 --data-args-path {data}"))
 
 
-@pytest.mark.parametrize("release", ["0.15", "0.16", "0.17", "0.18", "0.19", "main"])
+@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize(
     ("script", "tokenizer", "train", "points"),
     [
@@ -111,10 +113,23 @@ def test_a_pasted_launch_script_is_taken_whole(
     assert {"--nnodes", "--num-layers", "--lr", "--save"} <= set(request.ignored)
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_flag_of_a_release_may_be_pasted_at_once(release: str) -> None:
+    values = {"0": 0, "1": 1, "3": 3, "*": 2, "+": 2}
+    table = flags_of(release).takes
+    others = [name for name in table if name not in TAKEN and name not in REFUSED]
+    words = [word for name in others for word in (f"--{name}", *["1"] * values[table[name]])]
+    request = read_request(
+        [*words, *COUNTED.split(), "--data-path=web", "--train-iters=9", "--eval-interval=3"], release=release
+    )
+    assert set(request.ignored) == {f"--{name}" for name in others}
+    assert len(others) > 500
+
+
 @pytest.mark.parametrize(
     "flag",
     ["--varlen-mock-dataset-config-json", "--sequence-packing-scheduler", "--data-sampler", "--seq-length-schedule"],
 )
 def test_a_flag_about_data_that_is_not_known_is_refused_in_the_midst_of_them(flag: str) -> None:
-    with pytest.raises(RecipeError, match=f"{flag}: is not known to be harmless"):
+    with pytest.raises(RecipeError, match=f"{flag}: not known to release"):
         read_request([*DENSE.split(), flag, "x"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+import json
+from pathlib import Path
 
 import oracle  # noqa: F401 - imports the package without its warnings
 import pytest
@@ -10,97 +11,70 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from megatron.core.tokenizers.text.text_tokenizer import MegatronTokenizerText
 from megatron.core.tokenizers.text.utils.build_tokenizer import build_tokenizer
+from tokenizer_cases import arguments_of, command_line, options_of, types_of
 
 from playhead.errors import RecipeError
 from playhead.megatron.flags import parse_flags
+from playhead.megatron.releases import RELEASES
 from playhead.megatron.tokenizer import describe_tokenizer
 
-TYPES = [
-    "GPT2BPETokenizer",
-    "BertWordPieceLowerCase",
-    "BertWordPieceCase",
-    "SentencePieceTokenizer",
-    "GPTSentencePieceTokenizer",
-    "Llama2Tokenizer",
-    "TikTokenizer",
-    "HuggingFaceTokenizer",
-    "NullTokenizer",
-]
-OPTIONS = [
-    ["--vocab-file", "vocab.json"],
-    ["--merge-file", "merges.txt"],
-    ["--vocab-size", "77"],
-    ["--tokenizer-special-tokens", "<a>", "<b>"],
-    ["--tiktoken-pattern", "v2"],
-    ["--tiktoken-num-special-tokens", "5"],
-    ["--tokenizer-hf-no-use-fast"],
-    ["--tokenizer-hf-no-include-special-tokens"],
-    ["--tokenizer-sentencepiece-legacy"],
-    ["--trust-remote-code"],
-]
+FROZEN = json.loads(Path(__file__).with_name("tokenizer_keys.json").read_text())
 
 
-def arguments(words: list[str]) -> Namespace:
-    """The flags as Megatron's own parser gives them to `build_tokenizer`, with its defaults."""
-    parser = ArgumentParser()
-    for name in ("tokenizer-type", "tokenizer-model", "vocab-file", "merge-file", "tokenizer-metadata"):
-        parser.add_argument(f"--{name}")
-    parser.add_argument("--vocab-size", type=int)
-    parser.add_argument("--tokenizer-special-tokens", nargs="+")
-    parser.add_argument("--tiktoken-pattern")
-    parser.add_argument("--tiktoken-num-special-tokens", type=int, default=1000)
-    for name in ("use-fast", "include-special-tokens"):
-        dest = f"tokenizer_hf_{name.replace('-', '_')}"
-        parser.add_argument(f"--tokenizer-hf-no-{name}", action="store_false", dest=dest)
-    for name in ("tokenizer-sentencepiece-legacy", "trust-remote-code"):
-        parser.add_argument(f"--{name}", action=BooleanOptionalAction, default=False)
-    return parser.parse_args(words)
+def entry(words: list[str], release: str) -> dict[str, str]:
+    return describe_tokenizer(parse_flags(words, release))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-@given(st.sampled_from(TYPES), st.lists(st.sampled_from(OPTIONS), unique_by=tuple))
+@given(st.sampled_from(types_of("0.16")), st.lists(st.sampled_from(options_of("0.16")), unique_by=tuple))
 def test_every_entry_is_that_of_the_oracle(monkeypatch, kind: str, options: list[list[str]]) -> None:
     monkeypatch.setattr(MegatronTokenizerText, "_restore_model", lambda *_, **__: None)  # what reads the model
-    words = ["--tokenizer-type", kind, "--tokenizer-model", "a/model", *(word for option in options for word in option)]
-    theirs = build_tokenizer(arguments(words)).unique_identifiers
-    assert list(describe_tokenizer(parse_flags(words), "0.16").items()) == list(theirs.items())
+    words = command_line(kind, options)
+    theirs = build_tokenizer(arguments_of(words, "0.16")).unique_identifiers
+    assert list(entry(words, "0.16").items()) == list(theirs.items())
 
 
-def keys(kind: str, release: str, *words: str) -> list[str]:
-    flags = parse_flags(["--tokenizer-type", kind, "--tokenizer-model", "m", *words])
-    return list(describe_tokenizer(flags, release))[2:]
+@pytest.mark.parametrize("release", RELEASES[:-1])
+def test_every_entry_is_that_of_its_release(release: str) -> None:
+    """The frozen keys are those of the packages: see freeze_tokenizer_keys.py."""
+    cases = [case for case in FROZEN if case["release"] == release]
+    assert {case["words"][1] for case in cases} == set(types_of(release))
+    for case in cases:
+        assert list(entry(case["words"], release).items()) == list(case["key"].items()), case["words"]
 
 
-def test_options_and_their_order_follow_the_release() -> None:
-    hub = ["use_fast", "trust_remote_code", "include_special_tokens"]
-    files = ["vocab_file", "merges_file"]
-    assert keys("HuggingFaceTokenizer", "0.15") == keys("GPT2BPETokenizer", "0.15") == files
-    assert keys("HuggingFaceTokenizer", "0.17") == [*files, "additional_special_tokens", *hub]
-    assert keys("HuggingFaceTokenizer", "0.19") == ["chat_template", *files, "additional_special_tokens", *hub]
-    assert keys("GPT2BPETokenizer", "0.19") == ["additional_special_tokens", *files, *hub]
-    assert keys("BertWordPieceCase", "0.15") == ["additional_special_tokens", *files]
-    assert keys("Llama2Tokenizer", "0.15") == []
-    assert keys("Llama2Tokenizer", "0.17") == ["legacy", "special_tokens"]
-    assert keys("Llama2Tokenizer", "0.18") == ["chat_template", "ignore_extra_whitespaces", "legacy", "special_tokens"]
-    assert keys("TikTokenizer", "0.15") == keys("TikTokenizer", "0.17") == ["num_special_tokens", "special_tokens"]
-    assert keys("TikTokenizer", "0.18") == ["chat_template", "num_special_tokens", "special_tokens"]
-    assert keys("NullTokenizer", "0.17", "--vocab-size", "9") == ["vocab_size"]
-    assert keys("NullTokenizer", "0.18", "--vocab-size", "9") == ["vocab_size", "pad_id"]
-    assert keys("NullTokenizer", "main", "--null-tokenizer-eod-id", "0") == ["eod_id", "pad_id"]
+def test_a_job_of_0_16_without_the_hub_flags_has_them_off_in_its_key() -> None:
+    for kind in ("HuggingFaceTokenizer", "GPT2BPETokenizer", "BertWordPieceLowerCase", "BertWordPieceCase"):
+        off = entry(command_line(kind, []), "0.16")
+        assert (off["use_fast"], off["include_special_tokens"]) == ("False", "False")
+        flags = [["--tokenizer-hf-use-fast"], ["--tokenizer-hf-include-special-tokens"]]
+        on = entry(command_line(kind, flags), "0.16")
+        assert (on["use_fast"], on["include_special_tokens"]) == ("True", "True")
+        later = entry(command_line(kind, []), "0.17")
+        assert (later["use_fast"], later["include_special_tokens"]) == ("True", "True")
 
 
-def test_defaults_of_later_releases_are_in_the_key() -> None:
-    def entry(kind: str, *words: str) -> dict[str, str]:
-        return describe_tokenizer(parse_flags(["--tokenizer-type", kind, "--tokenizer-model", "m", *words]), "0.18")
+def test_on_main_the_class_is_another_and_gigatoken_comes_last() -> None:
+    for kind in ("HuggingFaceTokenizer", "GPT2BPETokenizer", "BertWordPieceLowerCase", "BertWordPieceCase"):
+        before = entry(command_line(kind, []), "0.19")
+        main = entry(command_line(kind, []), "main")
+        assert main["class"] == "megatron.core.tokenizers.text.text_tokenizer.MegatronTokenizerText"
+        assert list(main.items())[1:] == [*list(before.items())[1:], ("use_gigatoken", "False")]
+        assert entry(command_line(kind, [["--use-gigatoken"]]), "main")["use_gigatoken"] == "True"
+    for kind in ("Llama2Tokenizer", "TikTokenizer", "SFTTokenizer", "NullTokenizer"):
+        before, main = entry(command_line(kind, []), "0.19"), entry(command_line(kind, []), "main")
+        assert list(main.items())[1:] == list(before.items())[1:]
 
-    assert entry("NullTokenizer")["pad_id"] == "-1"
-    assert entry("NullTokenizer", "--null-tokenizer-pad-id", "7")["pad_id"] == "7"
-    assert entry("Llama2Tokenizer")["ignore_extra_whitespaces"] == "True"
-    switched = entry("Llama2Tokenizer", "--no-tokenizer-sentencepiece-ignore-extra-whitespaces")
-    assert switched["ignore_extra_whitespaces"] == "False"
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("size", [[], ["--vocab-size", "0"]])
+def test_a_null_tokenizer_needs_the_size_of_its_vocabulary(release: str, size: list[str]) -> None:
+    with pytest.raises(RecipeError, match="NullTokenizer: without --vocab-size"):
+        entry(["--tokenizer-type", "NullTokenizer", *size], release)
 
 
-@pytest.mark.parametrize("flag", ["--null-tokenizer-eod-id", "--null-tokenizer-pad-id", "--chat-template"])
-def test_a_flag_that_a_release_does_not_know_is_refused(flag: str) -> None:
-    with pytest.raises(RecipeError, match="is a flag of later releases"):
-        keys("NullTokenizer", "0.17", flag, "1")
+@pytest.mark.parametrize("release", ["0.15", "0.16"])
+def test_the_tokenizer_of_fine_tuning_is_known_from_0_17_on(release: str) -> None:
+    with pytest.raises(RecipeError, match="SFTTokenizer: its entry in the key of a cache is not known"):
+        entry(command_line("SFTTokenizer", []), release)
+    assert entry(command_line("SFTTokenizer", []), "0.17")["prompt_format"] == "nemotron-h-aligned"

@@ -63,7 +63,8 @@ def prepare_cache(
     with building() as progress:
         report = prepare_request(request, dry_run=dry_run, progress=progress, announce=print_effort, **settings)
     if per_dataset_sequences is not None and not dry_run:
-        write_sequences(per_dataset_sequences, [survey.idx for survey in survey_job(request.job, 1).values()])
+        indexes = [survey.idx for survey in survey_job(request.job, 1).values()]
+        write_sequences(per_dataset_sequences, indexes, request.vocab_size)
     print_cache(report, as_json=as_json)
 
 
@@ -89,7 +90,7 @@ def check_cache(
     request = _request(context, config, **own, keep_partial_validation_sequence=keep_partial)
     report = check_request(request, workers or 1)
     print_check(report, asked_fast=request.fast_load, as_json=as_json)
-    if not report.good or (request.fast_load and report.fast_load):
+    if not report.good or report.misread or (request.fast_load and report.fast_load):
         raise typer.Exit(1)
 
 

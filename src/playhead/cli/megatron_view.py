@@ -112,6 +112,8 @@ def print_check(report: CheckReport, *, asked_fast: bool, as_json: bool) -> None
             screen.print(f"{finding.name[:8]} {finding.split}: {detail}")
     for reason in report.fast_load:
         screen.print(f"fast load cannot work: {reason}")
+    for reason in report.misread:
+        screen.print(f"--per-dataset-sequences-path cannot work: {reason}")
     if report.good:
         screen.print(
             "the job will hit this cache" + (", but not by fast load" if report.fast_load and asked_fast else "")

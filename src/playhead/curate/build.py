@@ -21,13 +21,13 @@ def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) 
     `loss_details` equal but for `lost_win_full_data`. A row that it could not treat raises a DataError.
     """
     check_row(row)
-    segments = row.get("segments", [])
+    segments = row["segments"]
     stats = _fresh_stats(row, segments)
-    if row.get("audio_sample_rate", 0) < config.min_sample_rate:
+    if row["audio_sample_rate"] < config.min_sample_rate:
         stats.update(lost_sr=len(segments), dur_lost_sr=stats["total_dur"])
         windows: list[Row] = []
         events = 0
-        others = {"audio_filepath": row.get("audio_filepath")}
+        others = {"audio_filepath": row["audio_filepath"]}
     else:
         windows, events = _all_windows(segments, config, stats)
         others = {key: value for key, value in row.items() if key not in config.dropped_top_level}
@@ -41,7 +41,7 @@ def _fresh_stats(row: Row, segments: list[Row]) -> Row:
         "total_segments": len(segments),
         "total_dur": add_up(segment["end"] - segment["start"] for segment in segments),
         "swift_path": row.get("swift_audio_filepath", ""),
-        "audio_sample_rate": row.get("audio_sample_rate", 0),
+        "audio_sample_rate": row["audio_sample_rate"],
     }
     for reason in ("bw", "sr", "spk", "win", "no_spkr", "next_seg_bm"):
         stats[f"lost_{reason}"] = 0

@@ -113,11 +113,11 @@ def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
     kept = among(times, found["filtered"]) if windows else []
     return RowFacts(
         num_segments=stats["total_segments"],
-        last_end=float(max((segment["end"] for segment in row.get("segments", [])), default=0.0)),
+        last_end=float(max((segment["end"] for segment in row["segments"]), default=0.0)),
         total_dur=stats["total_dur"],
         losses={reason: (stats[f"lost_{reason}"], stats[f"dur_lost_{reason}"]) for reason in config.reasons},
         truncation_events=built["truncation_events"],
-        low_rate=row.get("audio_sample_rate", 0) < config.min_sample_rate,
+        low_rate=row["audio_sample_rate"] < config.min_sample_rate,
         durations=np.array(durations, dtype=np.float64),
         speakers=np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64),
         overlaps=overlaps_of(times),

@@ -27,7 +27,7 @@ class Cutter:
         """Raises a RowError that says what is wrong with the line. `file`, as JSON, and row number are its source."""
         row = read_row(line)
         began = perf_counter()
-        check_row(row)
+        check_row(row, required=("audio_filepath",))
         try:
             found = cut_row(row, self._config)
         except DataError as error:

@@ -10,6 +10,12 @@ from playhead.recipe.words import describe
 
 Row = dict[str, Any]
 
+REQUIRED = ("segments", "audio_sample_rate", "audio_filepath")  # as NeMo Curator's stage asks for
+_EXPECTED = {
+    "segments": "a list of segments",
+    "audio_sample_rate": "a number of hertz",
+    "audio_filepath": "the path or URL of the recording",
+}
 _LARGEST = 10**300
 
 
@@ -29,14 +35,13 @@ def _rebuild(field: str, reason: str, found: str | None, expected: str | None) -
     return RowError(field, reason, found=found, expected=expected)
 
 
-def check_row(row: Any) -> None:
-    """Raise the first fault of a row. Words are looked at only where a segment is cut, by `word_ends`."""
+def check_row(row: Any, required: tuple[str, ...] = REQUIRED) -> None:
+    """Raise the first fault of a row. Words are looked at only where a segment is cut, by `check_words`."""
     if not isinstance(row, dict):
         raise RowError("", "not an object", found=describe(row), expected="one JSON object a line")
-    segments = row.get("segments", [])
+    segments = _value(row, "segments", [], required)
     if not isinstance(segments, list):
-        raise RowError("segments", "not a list", found=describe(segments), expected="a list of segments")
-    _number(row.get("audio_sample_rate", 0), "audio_sample_rate")
+        raise RowError("segments", "not a list", found=describe(segments), expected=_EXPECTED["segments"])
     before: float = -math.inf
     for i, segment in enumerate(segments):
         _check_segment(segment, f"segments[{i}]")
@@ -48,6 +53,21 @@ def check_row(row: Any) -> None:
                 expected="segments in order of their starts",
             )
         before = segment["start"]
+    _number(_value(row, "audio_sample_rate", 0, required), "audio_sample_rate")
+    _check_path(_value(row, "audio_filepath", None, required))
+
+
+def _value(row: Row, name: str, default: Any, required: tuple[str, ...]) -> Any:
+    if name in required and name not in row:
+        raise RowError(name, "missing", expected=_EXPECTED[name])
+    return row.get(name, default)
+
+
+def _check_path(path: Any) -> None:
+    if not isinstance(path, str):
+        raise RowError("audio_filepath", "not text", found=describe(path), expected=_EXPECTED["audio_filepath"])
+    if not path:
+        raise RowError("audio_filepath", "empty", expected=_EXPECTED["audio_filepath"])
 
 
 def _check_segment(segment: Any, place: str) -> None:
@@ -57,6 +77,9 @@ def _check_segment(segment: Any, place: str) -> None:
         if name not in segment:
             raise RowError(f"{place}.{name}", "missing", expected="a number of seconds")
         _number(segment[name], f"{place}.{name}")
+    if segment["start"] < 0:
+        found = describe(segment["start"])
+        raise RowError(f"{place}.start", "before the recording", found=found, expected="0 or more seconds")
     if segment["end"] < segment["start"]:
         found = f"from {segment['start']} to {segment['end']}"
         raise RowError(f"{place}.end", "the end is before the start", found=found)

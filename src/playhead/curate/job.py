@@ -115,7 +115,7 @@ class CurateJob:
                 f"{path}, line {line:,}: {fault.problem}",
                 found=fault.found,
                 expected=fault.expected,
-                fix="mend or remove it; or leave out rows like it with --on-error reject",
+                fix="correct or remove it; or leave out rows like it with --on-error reject",
             )
         text = raw.decode("utf-8", "replace")
         rejects.write(Rejected(path, line, fault.field, fault.reason, fault.found, text))

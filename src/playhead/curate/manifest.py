@@ -34,7 +34,7 @@ class WindowLine(msgspec.Struct, frozen=True):
     """One window. `id` is a digest of audio path, start and end; a second one of the same times in a row has `-2`."""
 
     id: str
-    audio_filepath: Any
+    audio_filepath: str
     offset: float
     duration: float
     sample_rate: Any
@@ -48,7 +48,7 @@ def window_lines(
     row: Row, windows: Sequence[list[Row]], source: Source, times: Sequence[tuple[float, float]] | None = None
 ) -> bytes:
     """The lines of a row's kept windows, each given as its segments, in order; `times` are by default theirs."""
-    audio = dumps(row.get("audio_filepath"))
+    audio = dumps(row["audio_filepath"])
     times = times or [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
     names = number_twins([window_id(audio, start, end) for start, end in times])
     found = zip(names, windows, times, strict=True)
@@ -60,7 +60,7 @@ def _window_line(name: str, row: Row, segments: list[Row], source: Source, start
     turns = turns_of(segments)
     return WindowLine(
         id=name,
-        audio_filepath=row.get("audio_filepath"),
+        audio_filepath=row["audio_filepath"],
         offset=start,
         duration=end - start,
         sample_rate=row.get("audio_sample_rate", row.get("sampling_rate")),

@@ -36,6 +36,8 @@ ADDED_FIELDS = (
     "manifest_filepath",
     "swift_filepath",
 )
+_AUDIO = 2 * ROW_FIELDS.index("audio_filepath")
+_QUOTE = ord('"')
 _MOST_SEGMENTS = 1 << 14
 _BAND = np.frombuffer(b"bandwidth", dtype=np.uint8)
 
@@ -100,9 +102,14 @@ class Scanner:
         while count == -2 and self._places.shape[0] < _MOST_SEGMENTS:
             self._segments_room(4 * self._places.shape[0])
             count, size, top_size, rate = self._scan(source, trusted)
-        if count < 1 or not self._config.min_sample_rate <= rate < LARGEST:
+        if count < 1 or not self._config.min_sample_rate <= rate < LARGEST or not self._has_path():
             return None
         return self._checked(line, size, self._top[:top_size], self._places[:count], self._numbers[:count], rate)
+
+    def _has_path(self) -> bool:
+        """Whether the row names its recording by a text that is not empty."""
+        low, high = self._row_places[_AUDIO : _AUDIO + 2].tolist()
+        return bool(low >= 0 and self._top[low] == _QUOTE and high - low > len('""'))
 
     def _scan(self, source: ByteArray, trusted: bool) -> tuple[int, int, int, float]:
         return scan_row(
@@ -208,7 +215,7 @@ def _check_numbers(
         for j in range(3):
             if not abs(numbers[i, j]) < largest:
                 return 1
-        if end[i] < start[i] or (i > 0 and start[i] < start[i - 1]):
+        if start[i] < 0 or end[i] < start[i] or (i > 0 and start[i] < start[i - 1]):
             return 1
         flags[2, i], flags[3, i] = first == 0, last == 0
         flags[0, i] = first == 0 and last == 0

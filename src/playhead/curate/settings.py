@@ -11,6 +11,7 @@ from msgspec.structs import fields
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.cut_config import CutConfig
+from playhead.curate.pipeline_file import is_pipeline, parameters_of
 from playhead.errors import DataError, RecipeError
 from playhead.recipe.text import parse_yaml
 from playhead.recipe.words import describe, nearest
@@ -24,7 +25,7 @@ def read_config(
     kind: type[Config], file: Path | None, overrides: Mapping[str, Any], flags: Mapping[str, Any]
 ) -> Config:
     """The file's parameters, replaced by the words and the flags; a parameter given both ways is refused."""
-    named = {} if file is None else _named(file)
+    named = {} if file is None else _named(kind, file)
     both = sorted(set(overrides) & set(flags))
     if both:
         raise RecipeError(f"{both[0]}: given twice", found=f"as `{both[0]}=` and as a flag", fix="remove one of them")
@@ -52,7 +53,7 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     return inputs, overrides
 
 
-def _named(file: Path) -> dict[str, Any]:
+def _named(kind: type[Config], file: Path) -> dict[str, Any]:
     try:
         found = parse_yaml(file.read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
@@ -63,6 +64,8 @@ def _named(file: Path) -> dict[str, Any]:
         raise RecipeError(
             f"{file}: no parameters by name", found=describe(found), expected="lines such as `tolerance: 0.1`"
         )
+    if kind is WindowConfig and is_pipeline(found):
+        return parameters_of(found, file)
     return {str(name).replace("-", "_"): value for name, value in found.items()}
 
 

@@ -118,7 +118,7 @@ class ShardJob:
 
     def _placed(self, error: PlayheadError, number: int) -> DataError:
         problem = f"{self.manifest}, line {number:,}: {error.problem}"
-        fix = error.fix or "mend or remove it; or leave out windows like it with --on-error reject"
+        fix = error.fix or "correct or remove it; or leave out windows like it with --on-error reject"
         return DataError(problem, found=error.found, expected=error.expected, fix=fix)
 
     def _inputs(self) -> str:

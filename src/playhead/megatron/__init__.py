@@ -40,7 +40,7 @@ def prepare(
     )
     if per_dataset_sequences is not None and not dry_run:
         surveys = survey_job(request.job, workers or 1)
-        write_sequences(per_dataset_sequences, [survey.idx for survey in surveys.values()])
+        write_sequences(per_dataset_sequences, [survey.idx for survey in surveys.values()], request.vocab_size)
     return report
 
 

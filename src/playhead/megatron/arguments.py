@@ -13,17 +13,20 @@ from playhead.megatron.counts import Counts, count_samples
 from playhead.megatron.flags import Flags, parse_flags
 from playhead.megatron.job import DEFAULT_SURPLUS, Blend, Job, blend_of
 from playhead.megatron.releases import release_of
+from playhead.megatron.samples import LARGEST_INT32
 from playhead.megatron.splits import SPLITS, split_matrix
-from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer
+from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer, vocab_size_of
 
-_SEED = 1234
 _SPLIT = "969, 30, 1"
 _LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class Request:
-    """A job with all that was derived for it on the way."""
+    """A job with all that was derived for it on the way.
+
+    `given_sequences` is whether it takes the counts of its datasets from a file. A `vocab_size` of None is not known.
+    """
 
     job: Job
     counts: Counts
@@ -31,6 +34,8 @@ class Request:
     release: str
     fast_load: bool
     ignored: tuple[str, ...]
+    given_sequences: bool = False
+    vocab_size: int | None = None
 
 
 def read_request(
@@ -41,27 +46,16 @@ def read_request(
     keep_partial: bool = False,
     iteration: int = 0,
 ) -> Request:
-    flags = parse_flags(words)
     release = release_of(release)
-    cache = flags.text("data-cache-path")
-    if cache is None:
-        raise RecipeError(
-            "--data-cache-path: is missing", expected="the directory in which the job looks for its cache"
-        )
-    length = flags.at_least("seq-length", 1)
-    if length is None:
-        raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
-    seed = flags.at_least("seed", 0)
-    if seed is not None and seed > _LARGEST_SEED:
-        raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")
+    flags = parse_flags(words, release)
     blend, blends = _data(flags)
-    counts = count_samples(flags, release, iteration)
+    counts = count_samples(flags, iteration)
     surplus = flags.number("mid-level-dataset-surplus")
     job = Job(
-        sequence_length=length,
-        seed=_SEED if seed is None else seed,
+        sequence_length=_sequence_length(flags),
+        seed=_seed(flags),
         sizes=counts.samples,
-        tokenizer=describe_tokenizer(flags, release) if like is None else read_tokenizer(like),
+        tokenizer=describe_tokenizer(flags) if like is None else read_tokenizer(like),
         blend=blend,
         split=None if blend is None else flags.text("split", _SPLIT),
         blends=blends,
@@ -71,7 +65,42 @@ def read_request(
     )
     if job.split is not None:
         split_matrix(job.split)
-    return Request(job, counts, Path(cache), release, flags.has("dataloader-fast-cache-load"), _ignored(flags))
+    return Request(
+        job=job,
+        counts=counts,
+        cache=_cache(flags),
+        release=release,
+        fast_load=flags.has("dataloader-fast-cache-load"),
+        given_sequences=flags.has("per-dataset-sequences-path"),
+        vocab_size=vocab_size_of(flags) if like is None else flags.integer("vocab-size"),
+        ignored=_ignored(flags),
+    )
+
+
+def _cache(flags: Flags) -> Path:
+    cache = flags.text("data-cache-path")
+    if not cache:
+        raise RecipeError(
+            "--data-cache-path: is missing" if cache is None else "--data-cache-path: is empty",
+            expected="the directory in which the job looks for its cache",
+        )
+    return Path(cache)
+
+
+def _sequence_length(flags: Flags) -> int:
+    length = flags.at_least("seq-length", 1)
+    if length is None:
+        raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
+    if length > LARGEST_INT32:
+        raise RecipeError(f"--seq-length {length}", expected=f"at most {LARGEST_INT32:,}, as Megatron takes")
+    return length
+
+
+def _seed(flags: Flags) -> int:
+    seed = flags.at_least("seed", 0) or 0
+    if seed > _LARGEST_SEED:
+        raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")
+    return seed
 
 
 def _ignored(flags: Flags) -> tuple[str, ...]:
@@ -101,6 +130,12 @@ def _data(flags: Flags) -> tuple[Blend | None, Blends | None]:
         return blend_of(flags.many("data-path") or [], "--data-path"), None
     if flags.has("data-args-path"):
         path = flags.text("data-args-path") or ""
+        if not flags.has("split"):
+            raise RecipeError(
+                "--data-args-path: without --split",
+                expected=f'a split such as "{_SPLIT}"; Megatron has a default for it with --data-path only',
+                fix="give --split, as the training job must",
+            )
         return blend_of(_read(path).split(), path), None
     if flags.has("split"):
         raise RecipeError("--split: with data for each split", fix="leave --split out, as Megatron asks")

@@ -1,7 +1,7 @@
 """A job and a cache -> whether the job will hit it, and if not, why.
 
-Megatron's key is the path, not the content: it reuses a cache whose data changed. Here the digests in the manifests
-tell; and for an entry that is not there, the nearest description that is says which argument differs.
+Megatron's key is the path, not the content: it reuses a cache whose data changed, which is stale here. For an entry
+that is not there, the nearest description that is says which argument differs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 from playhead.megatron.arguments import Request
 from playhead.megatron.describe import text_of
 from playhead.megatron.effort import Entry
-from playhead.megatron.files import broken_files, description_path, manifest_of, read_manifest
+from playhead.megatron.entry_state import state_of
 from playhead.megatron.idx import Idx
 from playhead.megatron.plan import Mixture, plan_job
 from playhead.megatron.report import CheckReport, Finding
+from playhead.megatron.sequences import misread_tokens
+from playhead.megatron.staging import sweep
 from playhead.megatron.survey import survey_job
 
 _FLAGS = {
@@ -34,6 +36,7 @@ _SHORT = 60
 
 
 def check_request(request: Request, workers: int = 1) -> CheckReport:
+    sweep(request.cache)
     surveys = survey_job(request.job, workers)
     plan = plan_job(request.job, surveys)
     indexes = {prefix: survey.idx for prefix, survey in surveys.items()}
@@ -41,24 +44,23 @@ def check_request(request: Request, workers: int = 1) -> CheckReport:
     entries: list[Entry] = [*plan.datasets, *plan.mixtures]
     findings = tuple(_find(request.cache, entry, indexes, others) for entry in entries)
     good = all(finding.state == "ok" for finding in findings)
-    return CheckReport(str(request.cache), good, findings, _fast_load(request, indexes), request.ignored)
+    split_needed = "the data is given by --data-path: --dataloader-fast-cache-load needs data for each split"
+    misread = misread_tokens(list(indexes.values()), request.vocab_size) if request.given_sequences else []
+    return CheckReport(
+        cache=str(request.cache),
+        good=good,
+        findings=findings,
+        fast_load=() if request.job.blend is None else (split_needed,),
+        misread=tuple(misread),
+        ignored=request.ignored,
+    )
 
 
 def _find(cache: Path, entry: Entry, indexes: dict[str, Idx], others: list[dict[str, Any]]) -> Finding:
-    broken = broken_files(cache, entry)
-    if broken:
-        there = description_path(cache, entry).is_file()
-        if there:
-            return Finding(entry.name, entry.split, "broken", tuple(f"missing or cut short: {name}" for name in broken))
-        return Finding(entry.name, entry.split, "missing", tuple(_differences(entry, others)))
-    manifest, expected = read_manifest(cache, entry), manifest_of(entry, indexes)
-    if manifest is None:
-        return Finding(entry.name, entry.split, "unknown", ("no manifest: whether the data changed cannot be told",))
-    changed = [prefix for prefix, digest in expected.indexes.items() if manifest.indexes.get(prefix) != digest]
-    if changed:
-        details = tuple(f"{prefix}.idx changed since; Megatron would use the cache all the same" for prefix in changed)
-        return Finding(entry.name, entry.split, "stale", details)
-    return Finding(entry.name, entry.split, "ok")
+    state, details = state_of(cache, entry, indexes)
+    if state == "missing":
+        details = tuple(_differences(entry, others))
+    return Finding(entry.name, entry.split, state, details)
 
 
 def _descriptions(cache: Path) -> list[dict[str, Any]]:
@@ -97,14 +99,3 @@ def _unequal(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
-
-
-def _fast_load(request: Request, indexes: dict[str, Idx]) -> tuple[str, ...]:
-    reasons = []
-    if request.job.blend is not None:
-        reasons.append("the data is given by --data-path: --dataloader-fast-cache-load needs data for each split")
-    odd = [prefix for prefix, idx in indexes.items() if idx.dtype_code not in {4, 8}]
-    reasons += [
-        f"{prefix}: tokens are {indexes[prefix].dtype}, and fast start knows int32 and uint16" for prefix in odd
-    ]
-    return tuple(reasons)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 from playhead.errors import RecipeError
 from playhead.megatron.flags import Flags
+from playhead.megatron.job import LARGEST_COUNT
 from playhead.megatron.releases import since
-
-_EVAL_INTERVAL = 1000
-_EVAL_ITERS = 100
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Counts:
     samples: tuple[int | None, int | None, int | None]
 
 
-def count_samples(flags: Flags, release: str, iteration: int = 0) -> Counts:
+def count_samples(flags: Flags, iteration: int = 0) -> Counts:
     """`iteration` is where training stands: it decides the phase, where there are phases."""
     world, parallel = _parallel(flags)
     micro = flags.at_least("micro-batch-size", 1)
@@ -41,13 +39,25 @@ def count_samples(flags: Flags, release: str, iteration: int = 0) -> Counts:
         raise RecipeError("how long the job trains is not known", expected="either --train-samples or --train-iters")
     if iters is None:
         assert samples is not None
-        iters = _train_iters(flags, release, samples, batch, (micro or 1) * parallel)
+        iters = _train_iters(flags, samples, batch, (micro or 1) * parallel)
     train = iters * batch if samples is None else samples
     if flags.has("phase-transition-iterations"):
         stands = flags.at_least("prepare-cache-start-iteration", 0)
-        train = _phase(flags, release, train, batch, iteration if stands is None else stands)
-    valid, test = _evaluation(flags, release, iters, batch)
+        train = _phase(flags, train, batch, iteration if stands is None else stands)
+    valid, test = _evaluation(flags, iters, batch)
+    _check_counts(train, valid, test)
     return Counts(world, parallel, micro, batch, iters, (train, valid, test))
+
+
+def _check_counts(*counts: int | None) -> None:
+    largest = max(count for count in counts if count is not None)
+    if largest > LARGEST_COUNT:
+        raise RecipeError(
+            "the job asks for more samples than can be counted",
+            found=f"{largest:,}",
+            expected=f"at most {LARGEST_COUNT:,}",
+            fix="lower --train-iters, --train-samples, --eval-iters or --global-batch-size",
+        )
 
 
 def _parallel(flags: Flags) -> tuple[int, int]:
@@ -68,9 +78,9 @@ def _parallel(flags: Flags) -> tuple[int, int]:
     return world, world // model
 
 
-def _train_iters(flags: Flags, release: str, samples: int, batch: int, step: int) -> int:
+def _train_iters(flags: Flags, samples: int, batch: int, step: int) -> int:
     ramp = flags.many("rampup-batch-size")
-    if ramp is None or since(release, "0.18"):
+    if ramp is None or since(flags.release, "0.18"):
         return samples // batch
     try:
         start, increment, ramp_samples = (int(word) for word in ramp)
@@ -87,19 +97,17 @@ def _train_iters(flags: Flags, release: str, samples: int, batch: int, step: int
     steps = (batch - start) // increment
     decrease = flags.has("decrease-batch-size-if-needed")
     iterations = consumed = 0
-    while consumed <= ramp_samples:
+    while consumed <= ramp_samples and consumed <= samples:
         now = batch
         if steps and consumed <= ramp_samples:
             now = min(batch, start + increment * int(consumed / (ramp_samples / steps))) if ramp_samples else start
         consumed += now // step * step if decrease else now
         iterations += 1
-    return iterations + (samples - consumed) // batch
+    return iterations + max(0, samples - consumed) // batch
 
 
-def _phase(flags: Flags, release: str, train: int, batch: int, iteration: int) -> int:
+def _phase(flags: Flags, train: int, batch: int, iteration: int) -> int:
     text = flags.text("phase-transition-iterations") or ""
-    if not since(release, "0.18"):
-        raise RecipeError("--phase-transition-iterations: is a flag of later releases", found=f"release {release}")
     try:
         turns = sorted(int(word) * batch for word in text.split(","))
     except ValueError as error:
@@ -110,24 +118,21 @@ def _phase(flags: Flags, release: str, train: int, batch: int, iteration: int) -
     return min(end for end in ends if end > now) - max(end for end in ends if end <= now)
 
 
-def _evaluation(flags: Flags, release: str, iters: int, batch: int) -> tuple[int | None, int]:
-    rounds = flags.at_least("eval-iters", 0)
-    rounds = _EVAL_ITERS if rounds is None else rounds
-    late = since(release, "0.18")
-    for name in ("start-eval-at-iter", "eval-global-batch-size"):
-        if flags.has(name) and not late:
-            raise RecipeError(
-                f"--{name}: is a flag of later releases", found=f"release {release}", expected="0.18 or later"
-            )
+def _evaluation(flags: Flags, iters: int, batch: int) -> tuple[int | None, int]:
+    rounds = flags.at_least("eval-iters", 0) or 0
     size = flags.at_least("eval-global-batch-size", 1) or batch
     if flags.has("full-validation"):
         return None, rounds * size
-    if flags.has("skip-train"):
+    if flags.has("skip-train") and since(flags.release, "0.16"):
         return rounds * size, rounds * size
     interval = flags.at_least("eval-interval", 1)
-    if interval is None and late:
-        return 0, rounds * size  # without a default, a job that does not ask for it evaluates only at the end
-    interval = interval or _EVAL_INTERVAL
+    if interval is None:
+        raise RecipeError(
+            "--eval-interval: is missing",
+            found=f"release {flags.release}, where it has no default: the job itself would stop without it",
+            expected="the number of iterations between evaluations, or --full-validation",
+            fix="add --eval-interval to the job and here; 1000 was the default up to 0.15",
+        )
     start = flags.at_least("start-eval-at-iter", 0) or 0
     points = iters // interval + 1 - start // interval
     return max(0, points) * rounds * size, rounds * size

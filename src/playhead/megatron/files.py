@@ -16,7 +16,7 @@ import numpy as np
 from playhead.errors import DataError
 from playhead.megatron.describe import text_of
 from playhead.megatron.idx import Idx
-from playhead.megatron.npy import holds, num_bytes
+from playhead.megatron.npy import num_bytes, whole_array
 from playhead.megatron.plan import Dataset, Mixture
 from playhead.megatron.samples import sample_dtype
 
@@ -79,17 +79,28 @@ def manifest_path(cache: Path, entry: Dataset | Mixture) -> Path:
     return cache / f"{entry.name}-manifest.json"
 
 
-def broken_files(cache: Path, entry: Dataset | Mixture) -> list[str]:
-    """The files that Megatron needs and that are missing, cut short, or of another shape."""
-    found = [
-        array_path(cache, entry, array.affix).name
-        for array in arrays_of(entry)
-        if not holds(array_path(cache, entry, array.affix), array.dtype, array.shape)
-    ]
+def damaged_files(cache: Path, entry: Dataset | Mixture) -> list[str]:
+    """The files that Megatron needs and that are missing or cut short."""
+    paths = [array_path(cache, entry, array.affix) for array in arrays_of(entry)]
+    found = [path.name for path in paths if whole_array(path) is None]
     description = description_path(cache, entry)
-    if not description.is_file() or description.read_text() != text_of(entry.description):
+    if not description.is_file() or description.read_bytes() != text_of(entry.description).encode():
         found.append(description.name)
     return found
+
+
+def other_arrays(cache: Path, entry: Dataset | Mixture) -> tuple[str, ...]:
+    """How the arrays, all of them whole, differ in shape or type from those of the data as it is."""
+    found = []
+    for array in arrays_of(entry):
+        path = array_path(cache, entry, array.affix)
+        if whole_array(path) != (array.shape, array.dtype):
+            found.append(f"{path.name}: made from other data; that of now gives {_sizes(array)}")
+    return tuple(found)
+
+
+def _sizes(array: ArrayFile) -> str:
+    return f"{' x '.join(f'{length:,}' for length in array.shape)} of {array.dtype}"
 
 
 def manifest_of(entry: Dataset | Mixture, indexes: dict[str, Idx]) -> Manifest:

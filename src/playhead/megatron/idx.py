@@ -98,6 +98,7 @@ def open_idx(prefix: str) -> Idx:
     with open_file(path) as file:
         code, num_sequences, num_marks = _header(file)
         has_modes = _has_modes(file, num_sequences, num_marks)
+        _check_last_mark(file, num_sequences, num_marks)
         num_tokens, digest = _scan_lengths(file, num_sequences)
     found = Idx(prefix, code, num_sequences, num_marks, has_modes, num_tokens, before, digest)
     _check_bin(found)
@@ -132,6 +133,19 @@ def _has_modes(file: File, num_sequences: int, num_marks: int) -> bool:
     if file.size != size + num_sequences:
         raise _truncated(file, size)
     return True
+
+
+def _check_last_mark(file: File, num_sequences: int, num_marks: int) -> None:
+    """The last document ends with the last sequence; Megatron refuses an index in which it does not."""
+    offset = HEADER.size + 12 * num_sequences + 8 * (num_marks - 1)
+    last = int.from_bytes(file.read(offset, 8), "little", signed=True) if num_marks else None
+    if last != num_sequences:
+        raise DataError(
+            f"{file.path}: its documents do not end with its sequences",
+            found="no document mark" if last is None else f"the last document mark is {last:,}",
+            expected=f"{num_sequences:,}, the number of sequences",
+            fix="copy it again, or write the dataset again",
+        )
 
 
 def _scan_lengths(file: File, num_sequences: int) -> tuple[int, str]:

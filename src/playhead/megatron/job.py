@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from playhead.errors import RecipeError
 
 DEFAULT_SURPLUS = 0.005
 MOST_PREFIXES = 32766
+LARGEST_COUNT = 2**63 - 1  # of samples: what an array can number
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,17 @@ def blend_of(words: list[str], place: str) -> Blend:
     weights = [number for number in numbers if number is not None]
     if len(weights) < len(numbers) or any(_number(word) is not None for word in words[1::2]):
         raise _wrong_count(words, place)
-    if min(weights) <= 0 or max(weights) == float("inf"):
+    if not all(0 < weight < math.inf for weight in weights):
         raise RecipeError(
             f"{place}: a weight is not a positive number",
             found=", ".join(f"{weight:g}" for weight in weights),
             fix="leave out the prefixes that should not be drawn",
+        )
+    if math.isinf(sum(weights)):
+        raise RecipeError(
+            f"{place}: the weights add up to more than a number can hold",
+            found=", ".join(f"{weight:g}" for weight in weights),
+            fix="divide all of them by the same number",
         )
     return Blend(tuple(words[1::2]), tuple(weights))
 

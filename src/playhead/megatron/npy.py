@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from playhead.types import Array
+
+HEADER_BYTES = 128  # as numpy pads it for arrays like these
 
 
 class Sink(Protocol):
@@ -27,19 +30,23 @@ def write_piece(file: Sink, piece: Array) -> None:
 
 
 def num_bytes(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> int:
-    """The size of the file, its header of 128 bytes included."""
-    return 128 + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    """The size of the file, its header included."""
+    return HEADER_BYTES + dtype.itemsize * prod(shape)
 
 
-def holds(path: Path, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bool:
-    """Whether a file is there, whole, and an array of this type and shape."""
+def whole_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """The shape and type of the array in a file; None if there is no file, or not all of it."""
     try:
         with path.open("rb") as file:
-            version = npy_format.read_magic(file)
-            if version != (1, 0):
-                return False
-            found = npy_format.read_array_header_1_0(file)
-            whole = path.stat().st_size == file.tell() + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            if npy_format.read_magic(file) != (1, 0):
+                return None
+            shape, in_columns, dtype = npy_format.read_array_header_1_0(file)
+            whole = path.stat().st_size == file.tell() + dtype.itemsize * prod(shape)
     except (OSError, ValueError):
-        return False
-    return bool(found == (shape, False, dtype) and whole)
+        return None
+    return (shape, dtype) if whole and not in_columns else None
+
+
+def read_part(path: Path, dtype: np.dtype[np.generic], count: int) -> Array:
+    """The first numbers of an array that was found whole."""
+    return np.fromfile(path, dtype, count, offset=HEADER_BYTES)

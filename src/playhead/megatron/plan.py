@@ -13,7 +13,7 @@ from typing import Any
 
 from playhead.errors import DataError, RecipeError
 from playhead.megatron.describe import describe_blend, describe_dataset, hash_of, text_of
-from playhead.megatron.job import MOST_PREFIXES, Blend, Job
+from playhead.megatron.job import LARGEST_COUNT, MOST_PREFIXES, Blend, Job
 from playhead.megatron.samples import num_samples_of
 from playhead.megatron.splits import SPLITS, Bounds, Matrix, normalise, sequences_of, split_matrix
 from playhead.megatron.survey import Survey
@@ -159,7 +159,7 @@ def _mixture(draft: _Draft, blend: Blend, split: int, bounds: Bounds) -> Mixture
         assert size is not None
         shares = normalise(list(blend.weights))
         wanted = [ceil(size * share) for share in shares]
-        built = [ceil(count * (1 + job.surplus)) for count in wanted]
+        built = [_with_surplus(count, job.surplus) for count in wanted]
         members = [
             draft.dataset(prefix, split, bounds, count) for prefix, count in zip(blend.prefixes, built, strict=True)
         ]
@@ -170,6 +170,17 @@ def _mixture(draft: _Draft, blend: Blend, split: int, bounds: Bounds) -> Mixture
         weights = normalise(list(weights))  # once more: the last digits may move, and Megatron does
     description = describe_blend([member.description for member in members], SPLITS[split], weights, size)
     return Mixture(SPLITS[split], tuple(members), tuple(weights), size, description)
+
+
+def _with_surplus(count: int, surplus: float) -> int:
+    found = count * (1 + surplus)
+    if found > LARGEST_COUNT:
+        raise RecipeError(
+            f"--mid-level-dataset-surplus {surplus:g}: gives more samples than can be counted",
+            found=f"{count:,} samples of a dataset, and the surplus",
+            expected="a small fraction: 0.005 is the default",
+        )
+    return ceil(found)
 
 
 def _check_weight(member: Dataset, weight: float) -> None:

@@ -12,7 +12,8 @@ from playhead.errors import Failure, PlayheadError, PrepareError
 from playhead.megatron.arguments import Request
 from playhead.megatron.build import build_dataset, build_mixture, explaining
 from playhead.megatron.effort import Entry, memory_needed, seconds_needed, workers_for
-from playhead.megatron.files import broken_files, manifest_of, num_bytes_of, read_manifest
+from playhead.megatron.entry_state import state_of
+from playhead.megatron.files import manifest_of, num_bytes_of
 from playhead.megatron.idx import Idx
 from playhead.megatron.plan import Mixture, Plan, plan_job
 from playhead.megatron.report import CacheReport, EntryReport, Progress
@@ -38,13 +39,15 @@ def prepare_request(
     `announce` is told what it will take before anything is built.
     """
     show: Show = progress or (lambda _: None)
+    if not dry_run:
+        sweep(request.cache)
     count = workers or _default_workers()
     total = len(prefixes_of(request.job))
     surveys = survey_job(request.job, count, lambda prefix: show(Progress("indexes", prefix, total)))
     plan = plan_job(request.job, surveys)
     indexes = {prefix: survey.idx for prefix, survey in surveys.items()}
     entries: list[Entry] = [*plan.datasets, *plan.mixtures]
-    wanted = [entry for entry in entries if force or not is_current(request.cache, entry, indexes)]
+    wanted = [entry for entry in entries if force or state_of(request.cache, entry, indexes)[0] != "ok"]
     count = workers_for(wanted, min(count, max(1, len(wanted))), None if memory_mb is None else memory_mb << 20)
     report = _report(request, plan, entries, wanted, count, dry_run)
     if wanted and not dry_run:
@@ -53,11 +56,6 @@ def prepare_request(
         _make_room(request.cache, sum(map(num_bytes_of, wanted)))
         _build(request.cache, wanted, indexes, count, show)
     return report
-
-
-def is_current(cache: Path, entry: Entry, indexes: dict[str, Idx]) -> bool:
-    """Whether an entry is whole and was made from the indexes as they are now."""
-    return not broken_files(cache, entry) and read_manifest(cache, entry) == manifest_of(entry, indexes)
 
 
 def _default_workers() -> int:
@@ -82,7 +80,6 @@ def _make_room(cache: Path, num_bytes: int) -> None:
 def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: int, show: Show) -> None:
     """All entries side by side: a blend follows from the plan, not from the files of its datasets."""
     failures: list[Failure] = []
-    sweep(cache, {entry.name for entry in wanted})
 
     def attempt(entry: Entry) -> PlayheadError | None:
         def phase(name: str) -> None:
@@ -110,7 +107,7 @@ def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: i
     if failures:
         raise PrepareError(
             f"the cache could not be finished: {len(failures)} datasets failed",
-            fix="mend these and run it again; what was finished is kept",
+            fix="correct these and run it again; what was finished is kept",
             failures=tuple(failures),
         )
 

@@ -46,7 +46,7 @@ class Progress(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """An entry that a job looks for and what was found: ok, missing, broken, stale or unknown. `details` say more."""
+    """An entry that a job looks for and what was found: ok, missing, broken or stale. `details` say more."""
 
     name: str
     split: str
@@ -55,10 +55,14 @@ class Finding(Struct, frozen=True):
 
 
 class CheckReport(Struct, frozen=True):
-    """Whether a job will hit its cache; `fast_load` says why fast load cannot work, if it cannot."""
+    """Whether a job will hit its cache; `fast_load` says why fast load cannot work, if it cannot.
+
+    `misread` are the datasets whose tokens Megatron would take for others, with `--per-dataset-sequences-path`.
+    """
 
     cache: str
     good: bool
     findings: tuple[Finding, ...]
     fast_load: tuple[str, ...]
+    misread: tuple[str, ...]
     ignored: tuple[str, ...]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from playhead.types import Array, IntArray, kernel
 
 LARGEST_INT32 = 2**31 - 1
-_CHUNK = 1 << 15
+CHUNK_ROWS = 1 << 15
 _AHEAD = 1024
 
 
@@ -43,9 +43,9 @@ def sample_rows(
     `lengths[document - first]` is the length of a document.
     """
     cursor = np.zeros(2, np.int64)
-    chunk = np.empty((min(_CHUNK, num_samples + 1), 2), dtype)
-    for start in range(0, num_samples + 1, _CHUNK):
-        rows = chunk[: min(_CHUNK, num_samples + 1 - start)]
+    chunk = np.empty((min(CHUNK_ROWS, num_samples + 1), 2), dtype)
+    for start in range(0, num_samples + 1, CHUNK_ROWS):
+        rows = chunk[: min(CHUNK_ROWS, num_samples + 1 - start)]
         fill_rows(lengths, documents, first, start, sequence_length, cursor, rows)
         yield rows
 

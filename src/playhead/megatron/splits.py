@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 
@@ -41,7 +42,7 @@ def _shares(split: str) -> list[float]:
         numbers = [float(number) for number in _NUMBER.findall(split)]
     except ValueError as error:
         raise RecipeError(f'--split "{split}": is not a list of numbers', expected=expected) from error
-    if not 1 <= len(numbers) <= len(SPLITS) or sum(numbers) <= 0:
+    if not 1 <= len(numbers) <= len(SPLITS) or not 0 < sum(numbers) < math.inf:
         raise RecipeError(f'--split "{split}": cannot be split by this', expected=expected)
     return normalise(numbers + [0.0] * (len(SPLITS) - len(numbers)))
 

@@ -6,27 +6,31 @@ while the rest is made, by a thread of its own, so that little is left to wait f
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from playhead.megatron.npy import Sink
 from playhead.store import sync_directory, writing_to
 
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}-\w+-(train|valid|test)-\w+\.(npy|txt|json)\.\d+\.tmp")
 _ABANDONED_SECONDS = 3600
 EARLY_BYTES = 64 << 20
 
 
 class _Staged:
-    """A file under another name. Every now and then what it has so far is sent to the disk."""
+    """A file under another name, locked as long as it is open. Now and then what it has so far is sent to the disk."""
 
     def __init__(self, target: Path, syncing: ThreadPoolExecutor) -> None:
         self.target = target
         self.temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        self._file = self.temporary.open("wb")
+        self._file = _open_locked(self.temporary)
         self._syncing = syncing
         self._early: Future[None] | None = None
         self._waiting = 0
@@ -101,10 +105,32 @@ def _rename(directory: Path, opened: Sequence[_Staged], retired: Sequence[Path])
     sync_directory(directory)
 
 
-def sweep(directory: Path, names: Collection[str]) -> None:
-    """Remove what killed runs left of these entries. One written to within the hour may be another run's: it stays."""
+def _open_locked(path: Path) -> BinaryIO:
+    """A new file with a lock, which the system drops when the process ends, however it ends."""
+    while True:
+        file = path.open("wb")
+        with suppress(OSError):  # a file system without locks: its files are known by their age
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # swept before it was locked
+
+
+def sweep(directory: Path) -> None:
+    """Remove the temporary files of runs that were killed. Law: one that a living process writes stays."""
     for path in directory.glob(".*.tmp"):
-        with suppress(OSError):
-            ours = path.name[1:].rpartition("-")[0] in names
-            if ours and time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                path.unlink()
+        if _TEMPORARY.fullmatch(path.name):
+            with suppress(OSError), path.open("r+b") as file:
+                if _is_abandoned(file):
+                    path.unlink()
+
+
+def _is_abandoned(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # no locks here: one written to within the hour may be another run's
+        return time.time() - os.fstat(file.fileno()).st_mtime > _ABANDONED_SECONDS
+    return True

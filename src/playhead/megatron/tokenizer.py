@@ -18,42 +18,58 @@ _CLASS_MAIN = "megatron.core.tokenizers.text.text_tokenizer.MegatronTokenizerTex
 _DEFAULT_TYPE = "GPT2BPETokenizer"
 _OF_MEGATRON = ("GPT2BPETokenizer", "BertWordPieceLowerCase", "BertWordPieceCase")
 _SENTENCEPIECE = ("SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer")
-_TIKTOKEN_SPECIAL = 1000
-_NULL_PAD = -1
-_LATER = ("null-tokenizer-eod-id", "null-tokenizer-pad-id", "no-tokenizer-sentencepiece-ignore-extra-whitespaces")
+_SIZES = {"GPT2BPETokenizer": 50257, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 29096}
+_TIKTOKEN_SIZE = 2**17
+_KEEP_WHITESPACE = (
+    "no-tokenizer-sentencepiece-ignore-extra-whitespaces",
+    "disable-tokenizer-sentencepiece-ignore-extra-whitespaces",
+)
 
 
-def describe_tokenizer(flags: Flags, release: str) -> dict[str, Any]:
-    """Law: for release 0.16 this is what megatron-core 0.16.1 puts into its descriptions; values are texts.
+def describe_tokenizer(flags: Flags) -> dict[str, Any]:
+    """Law: this is what megatron-core of the flags' release puts into its descriptions; values are texts.
 
     The order of the options is part of the key.
     """
+    release = flags.release
     kind = flags.text("tokenizer-type") or _DEFAULT_TYPE
     for name in ("tokenizer-metadata", "legacy-tokenizer"):
         if flags.has(name):
             raise _unknown(f"--{name}")
-    for name in (*_LATER, "chat-template"):
-        if flags.has(name) and not since(release, "0.18"):
-            raise RecipeError(
-                f"--{name}: is a flag of later releases", found=f"release {release}", expected="0.18 or later"
-            )
     path: str | None = flags.text("tokenizer-model")
     if kind in _OF_MEGATRON:
-        path, options = kind, _of_megatron(flags, kind, release)
+        path, options = kind, _of_megatron(flags, kind)
     elif kind == "HuggingFaceTokenizer":
-        options = _hugging_face(flags, release)
+        options = _hugging_face(flags)
     elif kind in _SENTENCEPIECE:
-        options = _sentencepiece(flags, release)
+        options = _sentencepiece(flags)
     elif kind == "TikTokenizer":
-        options = _tiktoken(flags, release)
+        options = _tiktoken(flags)
+    elif kind == "SFTTokenizer" and since(release, "0.17"):
+        options = {"prompt_format": flags.text("sft-tokenizer-prompt-format")}
     elif kind == "NullTokenizer":
-        path, options = None, _null(flags, release)
+        path, options = None, _null(flags)
     else:
         raise _unknown(f"--tokenizer-type {kind}")
     if path is None and kind != "NullTokenizer":
         raise RecipeError(f"--tokenizer-type {kind}: without its model", expected="--tokenizer-model")
     name = _CLASS_MAIN if release == "main" else _CLASS
     return {"class": name, "tokenizer_path": path, **{key: str(value) for key, value in options.items()}}
+
+
+def vocab_size_of(flags: Flags) -> int | None:
+    """How many tokens the tokenizer will say it has, where that is known without opening it.
+
+    A tokenizer that comes from a file has as many as `--vocab-size` says, if it is given.
+    """
+    kind, size = flags.text("tokenizer-type") or _DEFAULT_TYPE, flags.integer("vocab-size")
+    if kind in _SIZES:
+        return _SIZES[kind] + len(_special(flags) or [])
+    if kind == "TikTokenizer":
+        return size or _TIKTOKEN_SIZE
+    if kind == "NullTokenizer" and size is not None and not since(flags.release, "0.18"):
+        return size + 1
+    return size
 
 
 def read_tokenizer(description: str | Path) -> dict[str, Any]:
@@ -78,66 +94,79 @@ def _special(flags: Flags) -> list[str] | None:
 
 
 def _hub(flags: Flags) -> dict[str, Any]:
-    return {
-        "use_fast": not flags.has("tokenizer-hf-no-use-fast"),
+    """Options of the tokenizers from a hub. In 0.16 two of them are off unless asked for; later they are on."""
+    opt_in = flags.release == "0.16"
+    special = "tokenizer-hf-include-special-tokens" if opt_in else "tokenizer-hf-no-include-special-tokens"
+    options: dict[str, Any] = {
+        "use_fast": flags.has("tokenizer-hf-use-fast" if opt_in else "tokenizer-hf-no-use-fast") == opt_in,
         "trust_remote_code": flags.has("trust-remote-code"),
-        "include_special_tokens": not flags.has("tokenizer-hf-no-include-special-tokens"),
+        "include_special_tokens": flags.has(special) == opt_in,
     }
+    return {**options, "use_gigatoken": flags.has("use-gigatoken")} if flags.release == "main" else options
 
 
 def _files(flags: Flags) -> dict[str, Any]:
     return {"vocab_file": flags.text("vocab-file"), "merges_file": flags.text("merge-file")}
 
 
-def _of_megatron(flags: Flags, kind: str, release: str) -> dict[str, Any]:
+def _of_megatron(flags: Flags, kind: str) -> dict[str, Any]:
     special = {"additional_special_tokens": _special(flags) or []}
     if kind == "BertWordPieceCase":
         special = {"additional_special_tokens": [f"<extra_id_{i}>" for i in range(100)]}
-    elif release == "0.15":
+    elif flags.release == "0.15":
         special = {}
-    return {**special, **_files(flags), **({} if release == "0.15" else _hub(flags))}
+    return {**special, **_files(flags), **({} if flags.release == "0.15" else _hub(flags))}
 
 
-def _hugging_face(flags: Flags, release: str) -> dict[str, Any]:
-    if release == "0.15":
+def _hugging_face(flags: Flags) -> dict[str, Any]:
+    if flags.release == "0.15":
         return _files(flags)
     special = {"additional_special_tokens": _special(flags) or []}
-    options = {**_chat(flags, release), **_files(flags), **special, **_hub(flags)}
-    return {**options, "use_gigatoken": False} if release == "main" else options
+    return {**_chat(flags), **_files(flags), **special, **_hub(flags)}
 
 
-def _sentencepiece(flags: Flags, release: str) -> dict[str, Any]:
-    if release == "0.15":
+def _sentencepiece(flags: Flags) -> dict[str, Any]:
+    if flags.release == "0.15":
         return {}
-    options = _chat(flags, release)
-    if since(release, "0.18"):
-        options["ignore_extra_whitespaces"] = not flags.has("no-tokenizer-sentencepiece-ignore-extra-whitespaces")
+    options = _chat(flags)
+    if since(flags.release, "0.18"):
+        options["ignore_extra_whitespaces"] = not any(flags.has(name) for name in _KEEP_WHITESPACE)
     return {**options, "legacy": flags.has("tokenizer-sentencepiece-legacy"), "special_tokens": _special(flags)}
 
 
-def _null(flags: Flags, release: str) -> dict[str, Any]:
-    options = {"vocab_size": flags.integer("vocab-size")} if flags.has("vocab-size") else {}
-    if since(release, "0.18"):
-        if flags.has("null-tokenizer-eod-id"):
-            options["eod_id"] = flags.integer("null-tokenizer-eod-id")
+def _null(flags: Flags) -> dict[str, Any]:
+    size = flags.integer("vocab-size")
+    if not size:
+        raise RecipeError(
+            "--tokenizer-type NullTokenizer: without --vocab-size",
+            found=None if size is None else "--vocab-size 0, which Megatron takes for none",
+            expected="the size of its vocabulary, without which Megatron cannot make it",
+        )
+    options = {"vocab_size": size}
+    if since(flags.release, "0.18"):
+        end = flags.integer("null-tokenizer-eod-id")
+        options |= {} if end is None else {"eod_id": end}
         pad = flags.integer("null-tokenizer-pad-id")
-        options["pad_id"] = _NULL_PAD if pad is None else pad
+        options |= {} if pad is None else {"pad_id": pad}
     return options
 
 
-def _tiktoken(flags: Flags, release: str) -> dict[str, Any]:
-    options = _chat(flags, release)
-    if flags.has("tiktoken-pattern"):
-        options["pattern"] = flags.text("tiktoken-pattern")
-    if flags.has("vocab-size"):
-        options["vocab_size"] = flags.integer("vocab-size")
-    number = flags.integer("tiktoken-num-special-tokens")
-    options["num_special_tokens"] = _TIKTOKEN_SPECIAL if number is None else number
-    return {**options, "special_tokens": _special(flags)}
+def _tiktoken(flags: Flags) -> dict[str, Any]:
+    options = _chat(flags)
+    pattern, size = flags.text("tiktoken-pattern"), flags.integer("vocab-size")
+    if pattern:
+        options["pattern"] = pattern
+    if size:
+        options["vocab_size"] = size
+    return {
+        **options,
+        "num_special_tokens": flags.integer("tiktoken-num-special-tokens"),
+        "special_tokens": _special(flags),
+    }
 
 
-def _chat(flags: Flags, release: str) -> dict[str, Any]:
-    return {"chat_template": flags.text("chat-template")} if since(release, "0.18") else {}
+def _chat(flags: Flags) -> dict[str, Any]:
+    return {"chat_template": flags.text("chat-template")} if since(flags.release, "0.18") else {}
 
 
 def _unknown(what: str) -> RecipeError:
