@@ -6,15 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 TEST := $(VENV)/.installed-test
+TRAINERS := $(VENV)/.installed-trainers
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test test-full lint bench
+.PHONY: demo test test-full test-trainers lint bench
 
 demo: $(CORE)
 	@$(BIN)/playhead demo
 
 test: lint
-	@$(BIN)/python -m pytest -m "not full"
+	@$(BIN)/python -m pytest -m "not full and not trainers"
 
 # A browser is installed where we may; where we may not, the tests that need one say so.
 test-full: $(TEST)
@@ -22,6 +23,10 @@ test-full: $(TEST)
 	  && apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
 	  >/dev/null; } || echo "chromium is not installed and cannot be installed here"
 	@$(BIN)/python -m pytest -m full
+
+# Lightning and transformers are heavy: they are installed when first asked for, beside the same torch.
+test-trainers: $(TRAINERS)
+	@$(BIN)/python -m pytest -m trainers
 
 lint: $(TEST)
 	@$(BIN)/ruff check
@@ -50,3 +55,8 @@ $(TEST): pyproject.toml | $(VENV)/pyvenv.cfg
 	@$(PIP) install -e '.[test]'
 	@$(PIP) install --no-deps nemo-curator==1.4.0  # two of its files are an oracle; its dependencies are heavy
 	@touch $(CORE) $@
+
+$(TRAINERS): pyproject.toml $(TEST)
+	@echo "Installing Lightning and transformers into $(VENV) ..."
+	@$(PIP) install -e '.[test,trainers]'
+	@touch $(CORE) $(TEST) $@

@@ -11,9 +11,10 @@ from playhead.recipe.field_docs import FIELD_DOCS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HEAVY = {"trainers.md": pytest.mark.trainers}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=HEAVY.get(page.name, ()), id=page.name) for page in PAGES])
 def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page, tmp_path)

@@ -215,3 +215,14 @@ def test_a_dtype_that_torch_has_not_is_an_error_that_names_field_and_remedy(tmp_
     assert "`dtypes: {wide: ...}`" in str(caught.value.fix)
     declared = stream(tmp_path, "fixed", map="loader_maps:widened", dtypes={"wide": "float32"})
     assert next(iter(DataLoader(declared)))["wide"].dtype == torch.float32
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}])
+def test_the_random_numbers_of_a_training_do_not_depend_on_where_its_loader_was_resumed(
+    mixed: Any, options: Any
+) -> None:
+    recipe, *_ = mixed
+    loader = DataLoader(recipe, **options)
+    before = torch.random.get_rng_state()
+    next(iter(loader))
+    assert torch.random.get_rng_state().equal(before)

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
+from playhead.errors import PlayheadError
 from playhead.feed.tasks import Task
 from playhead.read import Incident
 from playhead.types import IntArray
 
+_Value = TypeVar("_Value")
 
-@dataclass(frozen=True, repr=False)
+
 class Batch(Mapping[str, Any]):
     """A micro-batch: a mapping of its fields, with where it stands in the run beside them.
 
     `idle` batches repeat another one and count nothing (`num_samples` 0, weights 0): feed them, ignore their loss.
     `sources`, `epochs` and `rows` say for each slot which sample was planned there; a slot whose sample could be
     neither read nor replaced is empty, has weight 0 and is not in `num_samples`.
+
+    `to`, `pin_memory`, copies and pickles keep all of it. Trainers also rebuild mappings, as `type(batch)(fields)`:
+    that gives a batch of the same fields which does not know where it stands, and raises PlayheadError when asked.
     """
 
-    data: dict[str, Any]
-    num_samples: int
-    task: Task
-    source_names: tuple[str, ...]
+    __slots__ = ("_num_samples", "_source_names", "_task", "data")
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        num_samples: int | None = None,
+        task: Task | None = None,
+        source_names: tuple[str, ...] = (),
+    ) -> None:
+        self.data = dict(data)
+        self._num_samples, self._task, self._source_names = num_samples, task, source_names
+
+    @property
+    def task(self) -> Task:
+        return _known(self._task)
+
+    @property
+    def num_samples(self) -> int:
+        return _known(self._num_samples)
 
     @property
     def step(self) -> int:
@@ -43,7 +62,7 @@ class Batch(Mapping[str, Any]):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple([self.source_names[i] for i in self.task.work.picks.source.tolist()])
+        return tuple([self._source_names[i] for i in self.task.work.picks.source.tolist()])
 
     @property
     def epochs(self) -> IntArray:
@@ -54,8 +73,11 @@ class Batch(Mapping[str, Any]):
         return self.task.work.picks.row
 
     def __repr__(self) -> str:
+        fields = f"fields: {', '.join(self.data) or 'none'}"
+        if self._task is None:
+            return f"Batch(rebuilt, {fields})"
         about = f"step={self.step}, lane={self.lane}, num_samples={self.num_samples}"
-        return f"Batch({about}{', idle' if self.idle else ''}, fields: {', '.join(self.data) or 'none'})"
+        return f"Batch({about}{', idle' if self.idle else ''}, {fields})"
 
     def __getitem__(self, name: str) -> Any:
         return self.data[name]
@@ -68,8 +90,42 @@ class Batch(Mapping[str, Any]):
 
     def to(self, *where: Any, **how: Any) -> Batch:
         """The batch with its tensors on another device, as trainers ask for it; what is no tensor stays."""
-        moved = {name: value.to(*where, **how) if hasattr(value, "to") else value for name, value in self.data.items()}
-        return replace(self, data=moved)
+        return self._with(_applied(self.data, "to", lambda value: value.to(*where, **how)))
+
+    def pin_memory(self) -> Batch:
+        """The batch with its tensors in pinned memory, as torch asks for it; what is no tensor stays."""
+        return self._with(_applied(self.data, "pin_memory", lambda value: value.pin_memory()))
+
+    def place_as(self, other: Batch) -> None:
+        """Let a rebuilt batch stand where another one does: for adapters, which know the one it was rebuilt from."""
+        self._num_samples, self._task, self._source_names = other._num_samples, other._task, other._source_names
+
+    def emptied(self) -> Batch:
+        """The batch without its fields: where it stands, to be remembered."""
+        return self._with({})
+
+    def _with(self, data: Mapping[str, Any]) -> Batch:
+        return Batch(data, self._num_samples, self._task, self._source_names)
+
+
+def _known(value: _Value | None) -> _Value:
+    if value is None:
+        raise PlayheadError(
+            "this batch was rebuilt from its fields alone, and does not know where it stands in the run",
+            fix="ask the batch that the loader delivered, or move it with `batch.to(...)`, which keeps its place",
+        )
+    return value
+
+
+def _applied(value: Any, method: str, function: Callable[[Any], Any]) -> Any:
+    """A value with a function applied to all in it that have a method, in collections too."""
+    if isinstance(value, dict):
+        return {name: _applied(item, method, function) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_applied(item, method, function) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_applied(item, method, function) for item in value)
+    return function(value) if hasattr(value, method) else value
 
 
 def batch_of(

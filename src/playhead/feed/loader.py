@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from playhead.errors import RecipeError
@@ -59,6 +59,11 @@ class Loader:
     @property
     def world_size(self) -> int:
         return self._session.identity().world_size
+
+    @property
+    def lanes(self) -> int:
+        """The micro-batches of a step, on all ranks together."""
+        return self._session.plan.lanes
 
     @property
     def finished(self) -> bool:
@@ -116,13 +121,12 @@ class Loader:
         iteration = self._iteration
         if self._under_way:
             self.close()  # work of an iteration left lying would come out as our first results
-        first = [*islice(tasks, 1)]
-        if not first:
-            return  # the round is over: no worker need start to find that out
+        if session.is_over():
+            return  # no worker need start to find that out
         pool = self._pool = self._pool or self._new_pool()
         finished = False
         try:
-            for task in chain(first, islice(tasks, self._depth - 1)):
+            for task in islice(tasks, self._depth):
                 pool.submit(task.work)
                 self._under_way.append(task)
             while self._under_way:

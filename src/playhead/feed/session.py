@@ -18,6 +18,7 @@ from playhead.feed.batch import Batch
 from playhead.feed.derived import by_source
 from playhead.feed.describe import Streams, describe
 from playhead.feed.ledger import Recorder
+from playhead.feed.lightning_alone import refuse_lightnings_copy, refuse_lightnings_epoch
 from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
@@ -114,6 +115,13 @@ class Session:
             )
         self._position = replace(self.position, round=self.position.round + 1)
 
+    def is_over(self) -> bool:
+        """Whether an iteration that begins now has nothing to deliver."""
+        over = self.split is None and self.finished
+        if over:
+            refuse_lightnings_epoch()
+        return over
+
     def tasks(self) -> Iterator[Task]:
         """The tasks from where delivery stands to the end of the round: none once it is over.
 
@@ -136,6 +144,8 @@ class Session:
 
     def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
         """The state after the last batch delivered, or after a given one."""
+        if after is None and self.split is None:
+            refuse_lightnings_copy()
         if after is not None and after.task.session != self._number:
             raise StateError(
                 "the batch was delivered by another loader",

@@ -58,6 +58,8 @@ class DataLoader:
             self._session.blueprint.check_picklable()
         self._under_way: deque[Task] = deque()
         self._iteration = 0
+        # Else torch draws from the global generator when an iteration begins, and dropout changes with every resume.
+        torch_options.setdefault("generator", torch.Generator().manual_seed(torch.initial_seed()))
         self._loader = torch_data.DataLoader(
             _Dataset(self._session.blueprint),
             sampler=_Sampler(self._session, self._under_way),
@@ -73,6 +75,11 @@ class DataLoader:
     @property
     def world_size(self) -> int:
         return self._session.identity().world_size
+
+    @property
+    def lanes(self) -> int:
+        """The micro-batches of a step, on all ranks together."""
+        return self._session.plan.lanes
 
     @property
     def finished(self) -> bool:
@@ -111,7 +118,7 @@ class DataLoader:
         self._iteration += 1
         iteration = self._iteration
         self._under_way.clear()
-        if session.finished and session.split is None:
+        if session.is_over():
             return  # no worker need start to find that out
         if self._loader.num_workers:
             refuse_in_bootstrap()
