@@ -9,9 +9,10 @@ import numpy as np
 from playhead.index.histogram import Tally
 from playhead.order.exhaustion import Mixture, pieces_of
 from playhead.order.walk import Walk
-from playhead.plan.batching import Profile, default_balance, profile, window_size
+from playhead.plan.batching import Profile, default_balance, profile
 from playhead.plan.rules import Rule
 from playhead.plan.segments import Segment, Stream
+from playhead.plan.window_size import Drawn, default_window_size
 from playhead.seeds import key
 
 SEED = 1
@@ -45,7 +46,7 @@ def make_stream(rule: Rule, lanes: int, lengths: list[np.ndarray], weights: list
         key(SEED, "blend", "main", 0),
     )
     pieces = pieces_of(mixture, "repeat", None, 0, np.zeros(len(names), np.int64))
-    size = window_size(rule, lanes, profile_of(lengths, weights))
+    size = default_window_size(rule, lanes, Drawn(profile_of(lengths, weights), None))
     segment = Segment(0, 0, 0, pieces, size, lanes, default_balance(lanes), rule)
     lookups = tuple(column.__getitem__ for column in lengths)
     return Stream("main", SEED, names, walks, lookups, (None,) * len(names), (segment,))

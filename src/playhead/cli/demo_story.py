@@ -23,7 +23,7 @@ def tell(recipe_path: Path) -> bool:
         print_report(recipe, prepare(recipe, progress=progress), None, as_json=False)
     tables = map_tables(recipe)
     heading(screen, "plan: what every step will contain")
-    print_plan(recipe, plan_tables(recipe, tables), None, 2, as_json=False, lengths=False)
+    print_plan(recipe, plan_tables(recipe, tables), tables, None, 2, as_json=False, lengths=False)
     heading(screen, "two ranks killed in mid-run, resumed on four, compared with a run left alone")
     runs = recipe_path.parent / "runs"
     equal = show_crash(screen, recipe_path, runs)

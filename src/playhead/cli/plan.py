@@ -36,6 +36,6 @@ def plan(
     opened = plan_tables(loaded, tables, split, world)
     check_world(rank or 0, world, opened.lanes, split)
     if step is None:
-        print_plan(loaded, opened, split, windows, as_json=as_json)
+        print_plan(loaded, opened, tables, split, windows, as_json=as_json)
     else:
         print_step(loaded, opened, tables, split, (step, rank, world), as_json=as_json)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.text import Text
 
 from playhead.cli.screen import bar, console, count, grid, labelled, percent, print_json
+from playhead.index.table import Table
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Fixed, Rule
 from playhead.plan.summary import LengthBin, StreamSummary, summarise
@@ -19,10 +21,18 @@ _BAR_WIDTH = 40
 
 
 def print_plan(
-    recipe: Recipe, plan: Plan, split: str | None, windows: int, *, as_json: bool, lengths: bool = True
+    recipe: Recipe,
+    plan: Plan,
+    tables: dict[str, Table],
+    split: str | None,
+    windows: int,
+    *,
+    as_json: bool,
+    lengths: bool = True,
 ) -> None:
     """The plan, measured on some windows; for people with a histogram of lengths, unless they are left out."""
-    summaries = [summarise(plan, i, windows) for i in range(len(plan.streams))]
+    by_name = {table.name: table for table in tables.values()}
+    summaries = [summarise(plan, i, windows, by_name) for i in range(len(plan.streams))]
     leaves = _first_leaves(recipe, split, len(plan.streams))
     rules = [stream.segments[0].rule for stream in plan.streams]
     if as_json:
@@ -88,6 +98,10 @@ def _facts(summary: StreamSummary, leaf: Leaf, rule: Rule) -> list[tuple[str, st
     facts.append(("whole steps", f"{percent(summary.whole_step_cost)} more micro-batches"))
     if summary.uneven_cost is not None:
         facts.append(("slowest lane", f"costs {percent(summary.uneven_cost)} more than the mean of its step"))
+    facts += [
+        ("shards in use", f"{peak.name}: up to {count(peak.num_shards, 'shard')}, {decimal(peak.num_bytes)}, at a time")
+        for peak in summary.shard_peaks
+    ]
     if summary.idle_lanes:
         facts.append(("idle lanes", f"{summary.idle_lanes:,}, at the end of the stream"))
     facts.append(("measured on", count(summary.windows_seen, "window")))

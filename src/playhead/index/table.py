@@ -57,6 +57,12 @@ class Table:
         """Where a row is, for people."""
         return self.locate(np.array([row], dtype=np.int64), read_spans).place(0)
 
+    @property
+    def shard_bytes(self) -> IntArray:
+        """The size of each shard, all its files together."""
+        sizes = [sum(file.size for file in shard.files) for shard in self.index.meta.shards]
+        return np.array(sizes, dtype=np.int64)
+
     def preload(self) -> None:
         """Have the system start reading the lengths, in order, while we go on."""
         for lengths in (self.index.lengths, self.index.outputs):

@@ -22,8 +22,8 @@ class Walk:
     """The rows of a source and its kind of shuffle: none, global or shards.
 
     `key` is the key of (seed, "shuffle", source name). With `shards`, groups of `group` shards (in an order
-    permuted per epoch) are shuffled inside, so at most 2 * group shards are in use at a time. `first_row` is not 0
-    where a sub-stream walks a part of the source.
+    permuted per epoch) are shuffled inside, one group after another. `first_row` is not 0 where a sub-stream walks a
+    part of the source.
     """
 
     num_rows: int

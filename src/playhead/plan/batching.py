@@ -1,4 +1,4 @@
-"""The recipe's batching resolved to a rule in whole units, and the default size of a window."""
+"""The recipe's batching resolved to a rule in whole units."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ from playhead.index.histogram import Histogram, bounds, lower_bounds
 from playhead.plan import rules
 from playhead.plan.rules import Rule, effective
 from playhead.recipe.tree import Leaf
-from playhead.recipe.units import ceil_div, for_people, in_units
+from playhead.recipe.units import for_people, in_units
 from playhead.recipe.values import Bucket, Budget, Fixed, Pack
-
-MIN_STEPS = 200
-MIN_BATCHES_PER_BUCKET = 50
-LARGEST_WINDOW = 1 << 22
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -77,33 +73,6 @@ def resolve_rule(leaf: Leaf, inputs: Profile | None, outputs: Profile | None) ->
     edges, output_edges = _bucket_edges(batching, inputs, outputs, leaf)
     sizes = _bucket_sizes(batching, edges, quadratic, leaf)
     return rules.Bucket(tuple(edges), sizes, output_edges, quadratic, batching.overlong)
-
-
-def window_size(rule: Rule, lanes: int, inputs: Profile | None) -> int:
-    """The default: 200 steps, and 50 full micro-batches in every bucket that is not empty, at most 2^22 draws."""
-    if isinstance(rule, rules.Fixed):
-        unit = rule.size * lanes
-        wanted = MIN_STEPS * unit
-    else:
-        assert inputs is not None
-        unit = lanes
-        wanted = int(_draws_for(rule, lanes, inputs))
-    return max(unit, min(ceil_div(wanted, unit), LARGEST_WINDOW // unit) * unit)
-
-
-def _draws_for(rule: rules.Budget | rules.Bucket | rules.Pack, lanes: int, inputs: Profile) -> float:
-    if isinstance(rule, rules.Pack):
-        return MIN_STEPS * lanes * max(1.0, rule.max_length / max(inputs.mean(rule.limit), 1.0))
-    if isinstance(rule, rules.Budget):
-        mean = int(effective(rule, np.array([max(1, round(inputs.mean(rule.limit)))]))[0])
-        return MIN_STEPS * lanes * max(1.0, rule.budget / mean)
-    chances = bucket_chances(rule, inputs)
-    filled = [(chance, size) for chance, size in zip(chances, rule.sizes, strict=True) if chance > 0]
-    batches_per_draw = 0.0
-    for chance, size in filled:
-        batches_per_draw += chance / size
-    full = max(MIN_BATCHES_PER_BUCKET * size / chance for chance, size in filled)
-    return max(MIN_STEPS * lanes / batches_per_draw, full)
 
 
 def bucket_chances(rule: rules.Bucket, inputs: Profile) -> list[float]:

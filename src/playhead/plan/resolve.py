@@ -14,7 +14,7 @@ from playhead.order.exhaustion import Mixture, pieces_of
 from playhead.order.picks import Piece
 from playhead.order.shares import fixed_point, weighted
 from playhead.order.walk import Walk
-from playhead.plan.batching import Profile, default_balance, profile, resolve_rule, window_size
+from playhead.plan.batching import Profile, default_balance, profile, resolve_rule
 from playhead.plan.identity import fingerprint
 from playhead.plan.overlong import check_overlong
 from playhead.plan.parts import shard_ranges
@@ -22,6 +22,7 @@ from playhead.plan.plan import Plan
 from playhead.plan.rules import Rule
 from playhead.plan.segments import Segment, Stream
 from playhead.plan.weights import check_turns, check_weights, sample_weights
+from playhead.plan.window_size import Drawn, default_window_size
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Recipe
 from playhead.seeds import extend, key
@@ -61,7 +62,6 @@ def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], 
     branch = evaluation_branch(recipe, split)
     chosen = [(leaf, tables[leaf.path]) for leaf in branch.leaves()]
     members = [Member(leaf, table, Fraction(table.num_rows)) for leaf, table in chosen]
-    rule, size = _rule_and_window(branch, members, branch.lanes or world_size)
     pieces = []
     first = 0
     for i, member in enumerate(members):
@@ -70,7 +70,9 @@ def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], 
         pieces.append(Piece(first, first + member.table.num_rows, np.array([i]), base, alone))
         first += member.table.num_rows
     walks = tuple(Walk(member.table.num_rows, "none", 0) for member in members)
-    stream = _assembled(branch, recipe.seed, members, walks, tuple(pieces), (rule, size, branch.lanes or world_size))
+    lanes = branch.lanes or world_size
+    rule, size = _rule_and_window(branch, members, walks, lanes)
+    stream = _assembled(branch, recipe.seed, members, walks, tuple(pieces), (rule, size, lanes))
     return Plan((stream,), None, fingerprint((stream,), None, [[member.table for member in members]]))
 
 
@@ -113,7 +115,7 @@ def _stream(recipe: Recipe, branch: Branch, tables: Mapping[str, Table], lanes: 
         key(recipe.seed, "blend", _stream_name(branch, part), SEGMENT),
     )
     pieces = pieces_of(mixture, recipe.exhaustion, recipe.epochs, 0, np.zeros(len(members), np.int64))
-    rule, size = _rule_and_window(branch, members, lanes)
+    rule, size = _rule_and_window(branch, members, walks, lanes)
     return _assembled(branch, recipe.seed, members, walks, pieces, (rule, size, lanes), part, recipe.epochs)
 
 
@@ -157,19 +159,25 @@ def _walk(recipe: Recipe, member: Member, part: int | None) -> Walk:
     return Walk(int(rows.sum()), source.shuffle, walk_key, rows, source.shuffle_group, first_row)
 
 
-def _rule_and_window(branch: Branch, members: list[Member], lanes: int) -> tuple[Rule, int]:
-    inputs, outputs = _profiles(members)
-    leaf = members[0].leaf
-    rule = resolve_rule(leaf, inputs, outputs)
+def _rule_and_window(branch: Branch, members: list[Member], walks: tuple[Walk, ...], lanes: int) -> tuple[Rule, int]:
+    shares = _shares(members)
+    inputs, outputs = _profiles(members, shares)
+    rule = resolve_rule(members[0].leaf, inputs, outputs)
     for member in members:
         check_overlong(member.leaf, member.table)
-    return rule, branch.window_size or window_size(rule, lanes, inputs)
+    if branch.window_size is not None:
+        return rule, branch.window_size
+    return rule, default_window_size(rule, lanes, Drawn(inputs, outputs, tuple(zip(walks, shares, strict=True))))
 
 
-def _profiles(members: list[Member]) -> tuple[Profile | None, Profile | None]:
+def _shares(members: list[Member]) -> list[float]:
+    """The share of each source in the draws."""
     shares = [float(share) for share in fixed_point([member.weight for member in members])]
     total = sum(shares)
-    shares = [share / total for share in shares]
+    return [share / total for share in shares]
+
+
+def _profiles(members: list[Member], shares: list[float]) -> tuple[Profile | None, Profile | None]:
     tables = [member.table for member in members]
     inputs = [(t.histogram, t.longest) for t in tables if t.histogram and t.longest]
     outputs = [(t.output_histogram, t.longest_output) for t in tables if t.output_histogram and t.longest_output]
