@@ -1,7 +1,8 @@
-"""Arrays on disk: streamed out piece by piece with a digest, mapped in read-only."""
+"""Arrays on disk: streamed out piece by piece with a digest, loaded read-only."""
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 
 from playhead.errors import NotPreparedError
 from playhead.fingerprint import ArrayDigest
-from playhead.store import writing_to
+from playhead.store import load_bytes, unreadable, writing_to
 from playhead.types import Array
+
+_LONGEST_HEADER = 1 << 12
 
 
 class ArrayWriter:
@@ -62,13 +65,22 @@ def save_array(path: Path, values: Array) -> str:
 
 
 def map_array(path: Path) -> Array:
-    """An array mapped read-only: it is shared by every process of the node."""
+    """An array to read, without a descriptor kept: a large one is mapped, and shared by every process of the node."""
     try:
-        found: Array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
+        return _array(load_bytes(path))
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise NotPreparedError(
             f"{path}: part of an index is missing or broken",
             found=str(error),
             fix="run `playhead prepare --force` on the recipe",
         ) from error
-    return found
+    except OSError as error:
+        raise unreadable(str(path), error) from error
+
+
+def _array(data: Array) -> Array:
+    """The array in the bytes of an `.npy` file as `ArrayWriter` writes it."""
+    header = io.BytesIO(data[:_LONGEST_HEADER].tobytes())
+    np.lib.format.read_magic(header)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(header)
+    return data[header.tell() :].view(dtype).reshape(shape)

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from playhead.errors import DataError, NotPreparedError
 from playhead.formats.contract import Fetch, Rows, Shard
 from playhead.index.arrays import map_array
-from playhead.index.layout import VERSION, Meta, ShardEntry, file_name
+from playhead.index.layout import VERSION, Meta, ShardEntry, decode_file, file_name
 from playhead.seeds import hash_text
-from playhead.store import Spans, stamp
+from playhead.store import Spans, read_ahead, stamp, unreadable
 from playhead.types import Array, IntArray, LengthArray, UIntArray
 
 
@@ -29,9 +28,8 @@ class Index:
 
     @cached_property
     def offsets(self) -> dict[str, UIntArray]:
-        """Mapped, and seen as plain arrays: indexing a numpy memmap costs several times as much."""
         folder = self.directory / "tracks"
-        return {track: np.asarray(map_array(folder / file_name(track) / "offsets.npy")) for track in self.meta.tracks}
+        return {track: map_array(folder / file_name(track) / "offsets.npy") for track in self.meta.tracks}
 
     @cached_property
     def lengths(self) -> LengthArray | None:
@@ -63,6 +61,16 @@ class Index:
                     expected=f"{size:,}",
                     fix="run `playhead prepare --force` on the recipe",
                 )
+
+    def preload(self) -> None:
+        """Have the system start reading the lengths, in order, while we go on."""
+        for name, lengths in (("lengths", self.lengths), ("outputs", self.outputs)):
+            if lengths is not None:
+                path = self.directory / f"{name}.npy"
+                try:
+                    read_ahead(path)
+                except OSError as error:
+                    raise unreadable(str(path), error) from error
 
     def column(self, name: str) -> Array:
         return map_array(self.directory / "columns" / f"{file_name(name)}.npy")
@@ -104,11 +112,8 @@ class Index:
 
 def read_meta(directory: Path) -> Meta | None:
     """The meta of an index; None where there is none that this version can read."""
-    try:
-        meta = msgspec.json.decode((directory / "meta.json").read_bytes(), type=Meta)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return meta if meta.version == VERSION else None
+    meta = decode_file(directory / "meta.json", Meta)
+    return meta if meta is not None and meta.version == VERSION else None
 
 
 def open_index(directory: Path) -> Index | None:

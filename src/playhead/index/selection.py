@@ -19,7 +19,7 @@ from playhead.fingerprint import ArrayDigest, digest
 from playhead.index.arrays import ArrayWriter, map_array, save_array
 from playhead.index.bits import BLOCK, contains, count_blocks, pack_bits, rank, select
 from playhead.index.histogram import Histogram, Tally
-from playhead.index.layout import VERSION, Layout
+from playhead.index.layout import VERSION, Layout, decode_file
 from playhead.index.opened import Index
 from playhead.index.rules import Test, selection_fingerprint, tests_of
 from playhead.store import fresh_directory, replacing, swap_directory
@@ -80,16 +80,13 @@ def open_selection(layout: Layout) -> Selection | None:
     """The selection as prepared; None where it is missing or of other rules."""
     fingerprint = selection_fingerprint(layout)
     directory = _path(layout, fingerprint)
-    try:
-        meta = msgspec.json.decode((directory / "meta.json").read_bytes(), type=SelectionMeta)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if meta.version != VERSION or meta.fingerprint != fingerprint:
+    meta = decode_file(directory / "meta.json", SelectionMeta)
+    if meta is None or meta.version != VERSION or meta.fingerprint != fingerprint:
         return None
     has_bitmap = meta.has_bitmap
     return Selection(
         meta,
-        np.load(directory / "shards.npy"),
+        map_array(directory / "shards.npy"),
         map_array(directory / "bitmap.npy") if has_bitmap else None,
         map_array(directory / "before.npy") if has_bitmap else None,
         _open_histogram(directory / "histogram.npy"),
@@ -249,5 +246,5 @@ def _write_rest(directory: Path, index: Index, sweep: _Sweep, meta: SelectionMet
 def _open_histogram(path: Path) -> Histogram | None:
     if not path.exists():
         return None
-    counts, sums = np.load(path)
+    counts, sums = map_array(path)
     return Histogram(counts, sums)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -59,10 +58,7 @@ class Table:
 
     def preload(self) -> None:
         """Have the system start reading the lengths, in order, while we go on."""
-        for lengths in (self.index.lengths, self.index.outputs):
-            mapped = getattr(lengths, "_mmap", None)
-            if isinstance(mapped, mmap.mmap):
-                mapped.madvise(mmap.MADV_WILLNEED)
+        self.index.preload()
 
     def find(self, sample_id: str) -> IntArray:
         """The selected rows with an id."""

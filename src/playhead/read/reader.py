@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from playhead.errors import DataError, PlayheadError, SampleError
+from playhead.errors import DataError, PlayheadError, SampleError, StoreError
 from playhead.formats.contract import Format, Sample
 from playhead.formats.registry import format_of
 from playhead.index.table import Table
@@ -99,7 +99,7 @@ class Reader:
         source = self._streams[request.stream][int(request.picks.source[0])]
         rows = candidates(source.key, epoch, row, source.table.num_rows)
         for candidate in reversed(_by_length(source.table, rows, None)):
-            with suppress(PlayheadError):
+            with suppress(SampleError, DataError):
                 own = _own_length(source, candidate, planned)
                 sample = self._sample(source, epoch, candidate, own, None)
                 return sample if planned is None else cut(sample, self._recipe, source.leaf, planned)
@@ -153,7 +153,9 @@ class Reader:
         return [*done] if problem is None else [*done, problem]
 
     def _replaces(self, error: PlayheadError) -> bool:
-        """Whether the recipe wants another sample in place of one that failed like this."""
+        """Whether the recipe wants another sample in place of one that failed like this; never if storage did."""
+        if isinstance(error, StoreError):
+            return False
         policy = self._recipe.on_length_mismatch if isinstance(error, LengthError) else self._recipe.on_error
         return policy == "substitute"
 
@@ -170,7 +172,7 @@ class Reader:
         for candidate in _by_length(source.table, candidates(source.key, epoch, row, source.table.num_rows), planned):
             if candidate == row:
                 continue
-            with suppress(PlayheadError):
+            with suppress(SampleError, DataError):
                 own = _own_length(source, candidate, planned)
                 return self._sample(source, epoch, candidate, own, None), candidate
         return None, None
