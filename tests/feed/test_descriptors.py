@@ -73,7 +73,7 @@ def test_an_array_is_what_was_saved_and_its_mapping_ends_with_it(tmp_path: Path,
     path = tmp_path / "array.npy"
     values = np.random.default_rng(0).integers(0, 1 << 60, (num_rows, 2)).astype(np.uint64)
     save_array(path, values)
-    found = map_array(path)
+    found = map_array(path, np.uint64)
     assert np.array_equal(found, values)
     assert found.dtype == np.uint64
     assert not found.flags.writeable
@@ -116,11 +116,11 @@ def test_index_files_that_cannot_be_opened_for_want_of_descriptors_say_so(tmp_pa
     assert "meta.json" in caught.value.problem
     path = table_of(recipe).index.directory / "lengths.npy"
     with none_left(), pytest.raises(StoreError, match="ulimit -n") as caught:
-        map_array(path)
+        map_array(path, np.uint32)
     assert str(path) in caught.value.problem
     path.unlink()
     with pytest.raises(NotPreparedError, match="prepare"):
-        map_array(path)
+        map_array(path, np.uint32)
 
 
 def test_preparing_for_want_of_descriptors_says_so(tmp_path: Path) -> None:

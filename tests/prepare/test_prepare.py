@@ -193,3 +193,12 @@ def test_source_names_of_any_kind_make_directories_of_their_own(tmp_path: Path) 
 def test_too_little_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="memory"):
         prepare(full_recipe(shards(tmp_path)), memory_mb=1)
+
+
+def test_the_same_files_under_another_pattern_are_not_scanned_again(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 1}, {"n": 2}])
+    prepare(recipe_over(tmp_path, "*.jsonl"), workers=1)
+    other = recipe_over(tmp_path, "a*.jsonl")
+    (report,) = prepare(other, workers=1).sources
+    assert (report.changed, report.scanned_shards, report.num_rows) == (True, 0, 2)
+    assert all_lengths(table_of(other)) == [1, 2]

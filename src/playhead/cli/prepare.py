@@ -22,6 +22,9 @@ def prepare(
     measure: Annotated[
         bool, typer.Option("--measure", help="Run the map over all rows of sources with `length: {measure: true}`.")
     ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also check every row, and every byte of the indexes.")
+    ] = False,
     steps: Annotated[int, typer.Option(min=0, help="Also plan this many steps ahead into the ledger.")] = 0,
     engine: EngineOption = EngineName.local,
     ray_address: RayAddress = None,
@@ -47,6 +50,7 @@ def prepare(
             sidecars=sidecars,
             progress=progress,
             measure=measure,
+            verify=verify,
             engine=chosen,
         )
     reached = writing_ahead(loaded, steps) if steps and not dry_run else None

@@ -81,6 +81,9 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
     if losses:
         screen.print(_losses_grid(losses, units))
     for source in report.sources:
+        if source.damaged:
+            made_again = "is damaged ({}), and would be" if report.dry_run else "was damaged ({}), and was"
+            screen.print(f"{source.name}: the index {made_again.format(', '.join(source.damaged))} made again")
         if source.num_unknown_ids:
             is_not = "is not" if source.num_unknown_ids == 1 else "are not"
             screen.print(f"{source.name}: {count(source.num_unknown_ids, 'id')} to drop {is_not} in it")

@@ -30,7 +30,7 @@ from playhead.recipe.tree import Leaf, map_of, sample_key
 from playhead.recipe.values import Recipe
 from playhead.store import Stamp, stamp, unreadable
 
-VERSION = 1
+VERSION = 2
 _KEY_CHARACTERS = 16
 _NAME_CHARACTERS = 80
 

@@ -7,6 +7,8 @@ with before.npy (selected rows before each 512).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +19,14 @@ from msgspec import Struct
 from playhead.errors import DataError
 from playhead.fingerprint import ArrayDigest, digest
 from playhead.index.arrays import ArrayWriter, map_array, save_array
-from playhead.index.bits import BLOCK, contains, count_blocks, pack_bits, rank, select
-from playhead.index.histogram import Histogram, Tally
+from playhead.index.bits import BLOCK, contains, count_blocks, pack_bits, rank, select, select_lengths
+from playhead.index.histogram import NUM_BINS, Histogram, Tally
+from playhead.index.integrity import damaged, damaged_arrays
 from playhead.index.layout import VERSION, Layout, decode_file
 from playhead.index.opened import Index
 from playhead.index.rules import Test, selection_fingerprint, tests_of
 from playhead.store import fresh_directory, replacing, swap_directory
-from playhead.types import Array, BoolArray, IntArray, UIntArray
+from playhead.types import Array, BoolArray, IntArray, LengthArray, UIntArray
 
 _STRETCH = BLOCK * 1024
 
@@ -47,13 +50,16 @@ class SelectionMeta(Struct, frozen=True):
     longest: tuple[int, int] | None
     longest_output: tuple[int, int] | None
     has_bitmap: bool
+    digests: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Selection:
     """The selected rows of an index. Without a bitmap every raw row is selected, under its own number."""
 
+    directory: Path
     meta: SelectionMeta
+    num_raw_rows: int
     shard_rows: IntArray
     bitmap: UIntArray | None
     before: IntArray | None
@@ -63,7 +69,25 @@ class Selection:
     def raw_rows(self, rows: IntArray) -> IntArray:
         if self.bitmap is None or self.before is None:
             return rows
-        return select(self.bitmap, self.before, rows)
+        with self._sound():
+            raw = select(self.bitmap, self.before, rows)
+        if (raw >= self.num_raw_rows).any():
+            raise damaged(self.directory / "bitmap.npy", f"raw row {int(raw.max()):,} of {self.num_raw_rows:,}")
+        return raw
+
+    def look_up(self, lengths: Array, rows: IntArray) -> LengthArray:
+        """The lengths of selected rows, of the lengths of all raw ones."""
+        if self.bitmap is None or self.before is None:
+            return lengths.take(rows)
+        with self._sound():
+            return select_lengths(self.bitmap, self.before, rows, lengths)
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            raise damaged(self.directory / "before.npy", str(error)) from error
 
     def selected_rows(self, raw: IntArray) -> IntArray:
         """The numbers of those raw rows that are selected."""
@@ -76,22 +100,50 @@ def _path(layout: Layout, fingerprint: str) -> Path:
     return layout.directory / f"selection-{fingerprint[:16]}"
 
 
-def open_selection(layout: Layout) -> Selection | None:
-    """The selection as prepared; None where it is missing or of other rules."""
-    fingerprint = selection_fingerprint(layout)
-    directory = _path(layout, fingerprint)
-    meta = decode_file(directory / "meta.json", SelectionMeta)
-    if meta is None or meta.version != VERSION or meta.fingerprint != fingerprint:
+def open_selection(layout: Layout, num_raw_rows: int) -> Selection | None:
+    """The selection as prepared; None where it is missing or of other rules. `num_raw_rows` are those of the index."""
+    directory = _path(layout, selection_fingerprint(layout))
+    meta = _read_meta(layout)
+    if meta is None:
         return None
-    has_bitmap = meta.has_bitmap
-    return Selection(
+    found = Selection(
+        directory,
         meta,
-        map_array(directory / "shards.npy"),
-        map_array(directory / "bitmap.npy") if has_bitmap else None,
-        map_array(directory / "before.npy") if has_bitmap else None,
-        _open_histogram(directory / "histogram.npy"),
-        _open_histogram(directory / "outputs.npy"),
+        num_raw_rows,
+        map_array(directory / "shards.npy", np.int64),
+        map_array(directory / "bitmap.npy", np.uint64) if meta.has_bitmap else None,
+        map_array(directory / "before.npy", np.int64) if meta.has_bitmap else None,
+        _open_histogram(directory / "histogram.npy", meta),
+        _open_histogram(directory / "outputs.npy", meta),
     )
+    _check_counts(found)
+    return found
+
+
+def selection_damage(layout: Layout, *, everything: bool) -> tuple[str, ...]:
+    """The arrays of the selection as prepared that are not what was written, as paths in the index."""
+    directory, meta = _path(layout, selection_fingerprint(layout)), _read_meta(layout)
+    names = () if meta is None else damaged_arrays(directory, meta.digests, everything=everything)
+    return tuple(f"{directory.name}/{name}" for name in names)
+
+
+def _read_meta(layout: Layout) -> SelectionMeta | None:
+    fingerprint = selection_fingerprint(layout)
+    meta = decode_file(_path(layout, fingerprint) / "meta.json", SelectionMeta)
+    return meta if meta is not None and (meta.version, meta.fingerprint) == (VERSION, fingerprint) else None
+
+
+def _check_counts(selection: Selection) -> None:
+    """Refuse arrays that cannot be those of the meta."""
+    directory, rows, num_raw = selection.directory, selection.shard_rows, selection.num_raw_rows
+    if (rows < 0).any() or (rows > num_raw).any() or int(rows.sum()) != selection.meta.num_rows:
+        raise damaged(
+            directory / "shards.npy", f"{int(rows.sum()):,} rows in all shards", f"{selection.meta.num_rows:,}"
+        )
+    sizes = {"bitmap": (selection.bitmap, -(-num_raw // 64)), "before": (selection.before, -(-num_raw // BLOCK))}
+    for name, (array, size) in sizes.items():
+        if array is not None and array.shape != (size,):
+            raise damaged(directory / f"{name}.npy", f"{array.size:,} entries", f"{size:,}")
 
 
 def write_selection(layout: Layout, index: Index) -> SelectionMeta:
@@ -101,14 +153,16 @@ def write_selection(layout: Layout, index: Index) -> SelectionMeta:
     directory = fresh_directory(target.with_name(f"{target.name}.new"))
     tests, num_unknown = tests_of(layout, index)
     sweep = _Sweep(index, tests)
+    bitmap_digests = {}
     if tests:
-        _write_bitmap(directory, index, sweep)
+        bitmap_digests = _write_bitmap(directory, index, sweep)
     else:
         for low in range(0, index.meta.num_rows, _STRETCH):
             sweep.stretch(low)
     has_bitmap = sweep.num_rows < index.meta.num_rows
     for name in () if has_bitmap else ("bitmap.npy", "before.npy"):
         (directory / name).unlink(missing_ok=True)
+    digests = _write_arrays(directory, index, sweep, has_bitmap)
     meta = SelectionMeta(
         version=VERSION,
         fingerprint=fingerprint,
@@ -120,8 +174,10 @@ def write_selection(layout: Layout, index: Index) -> SelectionMeta:
         longest=sweep.lengths.longest,
         longest_output=sweep.outputs.longest,
         has_bitmap=has_bitmap,
+        digests=digests | bitmap_digests if has_bitmap else digests,
     )
-    _write_rest(directory, index, sweep, meta)
+    with replacing(directory / "meta.json") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(meta), indent=1))
     swap_directory(directory, target)
     return meta
 
@@ -211,7 +267,8 @@ class _Sweep:
         return tuple(Loss(test.name, *lost) for test, lost in zip(self._tests, self._lost, strict=True))
 
 
-def _write_bitmap(directory: Path, index: Index, sweep: _Sweep) -> None:
+def _write_bitmap(directory: Path, index: Index, sweep: _Sweep) -> dict[str, str]:
+    """Write the bitmap while sweeping; returns the digests."""
     total = index.meta.num_rows
     bitmap = ArrayWriter(directory / "bitmap.npy", np.uint64, (-(-total // 64),))
     before = ArrayWriter(directory / "before.npy", np.int64, (-(-total // BLOCK),))
@@ -222,29 +279,31 @@ def _write_bitmap(directory: Path, index: Index, sweep: _Sweep) -> None:
             blocks = count_blocks(words)
             bitmap.add(words)
             before.add(count + np.cumsum(blocks) - blocks)
-        bitmap.close()
-        before.close()
+        return {"bitmap": bitmap.close(), "before": before.close()}
     finally:
         bitmap.abandon()
         before.abandon()
 
 
-def _write_rest(directory: Path, index: Index, sweep: _Sweep, meta: SelectionMeta) -> None:
+def _write_arrays(directory: Path, index: Index, sweep: _Sweep, has_bitmap: bool) -> dict[str, str]:
+    """Write what the sweep has counted; returns the digests."""
     shard_rows = np.diff(index.shard_starts)
-    if meta.has_bitmap:
-        bitmap, before = map_array(directory / "bitmap.npy"), map_array(directory / "before.npy")
+    if has_bitmap:
+        bitmap = map_array(directory / "bitmap.npy", np.uint64)
+        before = map_array(directory / "before.npy", np.int64)
         shard_rows = np.diff(rank(bitmap, before, index.shard_starts))
-    save_array(directory / "shards.npy", shard_rows)
-    for name, kind in (("histogram.npy", sweep.lengths), ("outputs.npy", sweep.outputs)):
+    digests = {"shards": save_array(directory / "shards.npy", shard_rows)}
+    for name, kind in (("histogram", sweep.lengths), ("outputs", sweep.outputs)):
         if kind.lengths is not None:
             histogram = kind.tally.histogram()
-            save_array(directory / name, np.stack([histogram.counts, histogram.sums]))
-    with replacing(directory / "meta.json") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(meta), indent=1))
+            digests[name] = save_array(directory / f"{name}.npy", np.stack([histogram.counts, histogram.sums]))
+    return digests
 
 
-def _open_histogram(path: Path) -> Histogram | None:
-    if not path.exists():
+def _open_histogram(path: Path, meta: SelectionMeta) -> Histogram | None:
+    if path.stem not in meta.digests:
         return None
-    counts, sums = map_array(path)
-    return Histogram(counts, sums)
+    found = map_array(path, np.uint64)
+    if found.shape != (2, NUM_BINS) or int(found[0].sum()) != meta.num_rows:
+        raise damaged(path, f"{int(found[0].sum()):,} rows", f"{meta.num_rows:,}")
+    return Histogram(*found)

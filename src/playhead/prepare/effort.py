@@ -28,6 +28,7 @@ class Effort:
     processes: bool | None = None
     progress: Callable[[Progress | MeasureProgress], None] | None = None
     measure: bool = False
+    verify: bool = False
     engine: Engine | None = None
 
     @property

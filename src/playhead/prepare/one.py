@@ -9,7 +9,14 @@ from pathlib import Path
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
 from playhead.index.layout import Layout
 from playhead.index.opened import Index, open_index
-from playhead.index.selection import SelectionMeta, nothing_left, open_selection, write_selection
+from playhead.index.selection import (
+    Selection,
+    SelectionMeta,
+    nothing_left,
+    open_selection,
+    selection_damage,
+    write_selection,
+)
 from playhead.prepare.effort import Effort
 from playhead.prepare.engines.shared import expect_file
 from playhead.prepare.lock import only_one
@@ -37,14 +44,15 @@ class _Done:
     changed: bool
     measured_rows: int = 0
     num_sidecars: int = 0
+    damaged: tuple[str, ...] = ()
 
 
 def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
     """Bring one source up to date, holding its lock. Failures of shards are gathered, not raised."""
     with only_one(layout.directory):
         _finish_swap(layout.directory)
-        survey, failures = survey_source(layout, effort.force)
-        done = _Done(survey.to_scan(), not survey.up_to_date(layout))
+        survey, failures = survey_source(layout, effort)
+        done = _Done(survey.to_scan(), not survey.up_to_date(layout), damaged=survey.damaged)
         if done.changed:
             if layout.measured and not effort.measure:
                 raise _unmeasured(layout)
@@ -61,7 +69,7 @@ def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
 
 
 def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: _Done) -> Outcome:
-    opened = None if effort.force else open_selection(layout)
+    opened = None if effort.force else _sound_selection(layout, index, effort, done)
     meta = write_selection(layout, index) if opened is None else opened.meta
     _sweep_up(layout)
     if meta.num_rows == 0:
@@ -69,6 +77,13 @@ def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: 
         return Outcome(None, (Failure(layout.leaf.source.name, layout.leaf.path, problem),))
     done.changed = done.changed or opened is None
     return Outcome(_report(layout, survey, index, meta, done), ())
+
+
+def _sound_selection(layout: Layout, index: Index, effort: Effort, done: _Done) -> Selection | None:
+    """The selection in place, if it is there and what was written."""
+    damage = selection_damage(layout, everything=effort.verify)
+    done.damaged += damage
+    return None if damage else open_selection(layout, index.meta.num_rows)
 
 
 def _unmeasured(layout: Layout) -> PrepareError:
@@ -195,4 +210,5 @@ def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMe
         changed=done.changed,
         measured_rows=done.measured_rows,
         num_sidecars=done.num_sidecars,
+        damaged=done.damaged,
     )

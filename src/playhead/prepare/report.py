@@ -32,7 +32,8 @@ class SourceReport(Struct, frozen=True):
     """One source: what it holds and what was done for it.
 
     In a dry run the numbers of rows are estimates, and `scanned_*` and `measured_rows` are what would be done.
-    `changed` is about the index and the selection; sidecars are counted apart.
+    `changed` is about the index and the selection; sidecars are counted apart. `damaged` are the arrays that were not
+    what had been written, and were made again.
     """
 
     name: str
@@ -53,6 +54,7 @@ class SourceReport(Struct, frozen=True):
     changed: bool
     measured_rows: int = 0
     num_sidecars: int = 0
+    damaged: tuple[str, ...] = ()
 
 
 class PrepareReport(Struct, frozen=True):

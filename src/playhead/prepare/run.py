@@ -28,6 +28,7 @@ def prepare(
     progress: Callable[[Progress | MeasureProgress], None] | None = None,
     processes: bool | None = None,
     measure: bool = False,
+    verify: bool = False,
     engine: Engine | None = None,
 ) -> PrepareReport:
     """Index and select every source; what is up to date is left alone.
@@ -53,6 +54,7 @@ def prepare(
         processes=processes,
         progress=progress,
         measure=measure,
+        verify=verify,
         engine=engine,
     )
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from playhead.errors import DataError, PlayheadError, SampleError, StoreError
+from playhead.errors import DataError, PlayheadError, SampleError
 from playhead.formats.contract import Format, Sample
 from playhead.formats.registry import format_of
 from playhead.index.table import Table
@@ -153,8 +153,8 @@ class Reader:
         return [*done] if problem is None else [*done, problem]
 
     def _replaces(self, error: PlayheadError) -> bool:
-        """Whether the recipe wants another sample in place of one that failed like this; never if storage did."""
-        if isinstance(error, StoreError):
+        """Whether the recipe wants another sample in place of one that failed like this; not if it is not at fault."""
+        if not isinstance(error, SampleError | DataError):
             return False
         policy = self._recipe.on_length_mismatch if isinstance(error, LengthError) else self._recipe.on_error
         return policy == "substitute"
