@@ -36,7 +36,7 @@ def scanning() -> Iterator[Callable[[ShardDone | RowsMeasured], None]]:
 
         def show(done: ShardDone | RowsMeasured) -> None:
             if isinstance(done, RowsMeasured):
-                title, so_far, total = f"{done.source}: measuring", done.done_rows, done.total_rows
+                title, so_far, total = f"{done.source}: {done.doing}", done.done_rows, done.total_rows
                 amount = f"{so_far:,}/{total:,} rows"
             else:
                 title, so_far, total = done.source, done.done_bytes, done.total_bytes
@@ -87,6 +87,8 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
         if source.num_unknown_ids:
             is_not = "is not" if source.num_unknown_ids == 1 else "are not"
             screen.print(f"{source.name}: {count(source.num_unknown_ids, 'id')} to drop {is_not} in it")
+        if source.verified_rows:
+            screen.print(f"{source.name}: {count(source.verified_rows, 'row')} verified")
         if source.num_sidecars:
             screen.print(f"{source.name}: {count(source.num_sidecars, 'sidecar')} written")
     if ahead is not None:

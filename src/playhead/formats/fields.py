@@ -59,7 +59,7 @@ class _Fast:
         else:
             try:
                 rows = self._decoder.decode_lines(lines.data)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return None
             if len(rows) != lines.starts.size:
                 return None

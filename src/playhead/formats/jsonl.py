@@ -56,7 +56,7 @@ class Jsonl:
         decode, payloads = _DECODER.decode, rows.payloads(TRACK)
         try:
             return list(map(decode, payloads))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return [_object(raw.rstrip(), rows.place(i), "strict") for i, raw in enumerate(payloads)]
 
     def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
@@ -107,7 +107,7 @@ def _object(raw: bytes, where: str, broken_text: str = "replace") -> dict[str, A
     """
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         try:
             value = json.loads(raw.decode("utf-8", broken_text))
         except (ValueError, RecursionError):

@@ -161,7 +161,7 @@ class _Row:
                 return text
         try:
             return msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             try:
                 return json.loads(content.decode("utf-8", "replace"))
             except (ValueError, RecursionError):

@@ -25,6 +25,7 @@ from playhead.prepare.merge import Contents, Piece, merge
 from playhead.prepare.parts import Summary, part_path
 from playhead.prepare.report import Progress, SourceReport
 from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
+from playhead.prepare.verify import verify_rows
 from playhead.prepare.work import ScanJob, run_jobs, write_sidecars
 from playhead.recipe.values import Recipe
 from playhead.store import writing_to
@@ -45,6 +46,7 @@ class _Done:
     measured_rows: int = 0
     num_sidecars: int = 0
     damaged: tuple[str, ...] = ()
+    verified_rows: int = 0
 
 
 def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
@@ -65,6 +67,11 @@ def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
             return Outcome(None, tuple(failures))
         index = open_index(layout.directory)
         assert index is not None
+        if effort.verify:
+            failures += verify_rows(layout, index, effort)
+            if failures:
+                return Outcome(None, tuple(failures))
+            done.verified_rows = index.meta.num_rows
         return _select(layout, survey, index, effort, done)
 
 
@@ -211,4 +218,5 @@ def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMe
         measured_rows=done.measured_rows,
         num_sidecars=done.num_sidecars,
         damaged=done.damaged,
+        verified_rows=done.verified_rows,
     )

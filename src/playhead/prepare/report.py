@@ -20,12 +20,13 @@ class Progress(Struct, frozen=True):
 
 
 class MeasureProgress(Struct, frozen=True):
-    """Some rows of a shard are measured: `done_rows` of the source's `total_rows` to measure are so far."""
+    """Some rows of a shard are measured or verified: `done_rows` of the source's `total_rows` are so far."""
 
     source: str
     shard: str
     done_rows: int
     total_rows: int
+    doing: str = "measuring"
 
 
 class SourceReport(Struct, frozen=True):
@@ -55,6 +56,7 @@ class SourceReport(Struct, frozen=True):
     measured_rows: int = 0
     num_sidecars: int = 0
     damaged: tuple[str, ...] = ()
+    verified_rows: int = 0
 
 
 class PrepareReport(Struct, frozen=True):

@@ -33,10 +33,12 @@ def prepare(
 ) -> PrepareReport:
     """Index and select every source; what is up to date is left alone.
 
-    `measure` also runs the map over all rows of sources whose lengths are to be measured. A failure does not stop
-    other shards and sources: all are listed in the PrepareError at the end, and what was finished is kept. `processes`
-    forces or forbids worker processes; by default small jobs do without. An `engine` does all jobs in their place, on
-    workers of its own; it is closed at the end.
+    `measure` also runs the map over all rows of sources whose lengths are to be measured. `verify` reads every row
+    once, so that those which do not parse are named now, and compares every array with its digest.
+
+    A failure does not stop other shards and sources: all are listed in the PrepareError at the end, and what was
+    finished is kept. `processes` forces or forbids worker processes; by default small jobs do without. An `engine` does
+    all jobs in their place, on workers of its own; it is closed at the end.
     """
     if engine is not None and (workers is not None or processes is not None):
         raise RecipeError(
