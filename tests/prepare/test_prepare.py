@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import toy_format  # noqa: F401 - registers the format
 from playhead.errors import RecipeError
 from playhead.formats.registry import format_of
-from playhead.prepare import Progress, prepare
+from playhead.prepare import Compiling, Progress, prepare
+from playhead.prepare.report import Event
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Evaluation, Fixed, Length, Recipe, Source
 from playhead.store import read_spans
@@ -121,8 +122,10 @@ def test_a_training_and_an_evaluation_source_of_one_name_stand_side_by_side(tmp_
 
 
 def test_progress_tells_every_shard_once_and_ends_at_the_total(tmp_path: Path) -> None:
-    events: list[Progress] = []
-    prepare(full_recipe(shards(tmp_path)), progress=events.append)
+    told: list[Event] = []
+    prepare(full_recipe(shards(tmp_path)), progress=told.append)
+    events = [event for event in told if isinstance(event, Progress)]
+    assert told == [*events, Compiling()]
     assert sorted(Path(event.shard).name for event in events) == [f"{i}.jsonl" for i in range(4)]
     assert [event.done_shards for event in events] == [1, 2, 3, 4]
     assert events[-1].done_bytes == events[-1].total_bytes == sum(p.stat().st_size for p in tmp_path.glob("*.jsonl"))

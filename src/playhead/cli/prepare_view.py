@@ -14,27 +14,33 @@ from rich.table import Table as Grid
 from playhead.cli.screen import console, count, grid, percent, print_json
 from playhead.feed import open_plan
 from playhead.feed.ledger import ledger_of, write_ahead
+from playhead.prepare import Compiling, PrepareReport, SourceReport
 from playhead.prepare import MeasureProgress as RowsMeasured
-from playhead.prepare import PrepareReport, SourceReport
-from playhead.prepare import Progress as ShardDone
+from playhead.prepare.report import Event
 from playhead.recipe.tree import leaves
 from playhead.recipe.units import for_people, whole_unit
 from playhead.recipe.values import Recipe, Unit
 
+_COMPILING = "getting ready (the first run compiles, up to half a minute)"
+
 
 @contextmanager
-def scanning() -> Iterator[Callable[[ShardDone | RowsMeasured], None]]:
-    """A bar for each source under way, on a terminal; nothing in a pipe."""
+def scanning() -> Iterator[Callable[[Event], None]]:
+    """A bar for each source under way, and one without an end while kernels are compiled; nothing in a pipe."""
     what, how_much = (
-        TextColumn("{task.description:.40}", markup=False),
+        TextColumn("{task.description:.60}", markup=False),
         TextColumn("{task.fields[amount]}", markup=False),
     )
     screen = console(stderr=True)
     columns = (what, BarColumn(), how_much, TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
+        waiting = bars.add_task(_COMPILING, total=None, amount="")
 
-        def show(done: ShardDone | RowsMeasured) -> None:
+        def show(done: Event) -> None:
+            bars.update(waiting, visible=isinstance(done, Compiling))
+            if isinstance(done, Compiling):
+                return
             if isinstance(done, RowsMeasured):
                 title, so_far, total = f"{done.source}: {done.doing}", done.done_rows, done.total_rows
                 amount = f"{so_far:,}/{total:,} rows"

@@ -29,6 +29,13 @@ class MeasureProgress(Struct, frozen=True):
     doing: str = "measuring"
 
 
+class Compiling(Struct, frozen=True):
+    """The kernels of the plan are being compiled, or loaded where they have been."""
+
+
+Event = Progress | MeasureProgress | Compiling
+
+
 class SourceReport(Struct, frozen=True):
     """One source: what it holds and what was done for it.
 

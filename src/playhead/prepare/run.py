@@ -9,8 +9,9 @@ from playhead.index.layout import layout_of
 from playhead.prepare.effort import Effort, default_workers
 from playhead.prepare.engines import Engine
 from playhead.prepare.estimate import estimate_source
+from playhead.prepare.kernels import compile_kernels
 from playhead.prepare.one import Outcome, prepare_source
-from playhead.prepare.report import MeasureProgress, PrepareReport, Progress
+from playhead.prepare.report import Compiling, Event, PrepareReport
 from playhead.recipe.tree import Leaf, leaves
 from playhead.recipe.values import Recipe
 
@@ -25,7 +26,7 @@ def prepare(
     dry_run: bool = False,
     memory_mb: int = 256,
     sidecars: bool = False,
-    progress: Callable[[Progress | MeasureProgress], None] | None = None,
+    progress: Callable[[Event], None] | None = None,
     processes: bool | None = None,
     measure: bool = False,
     verify: bool = False,
@@ -33,8 +34,9 @@ def prepare(
 ) -> PrepareReport:
     """Index and select every source; what is up to date is left alone.
 
-    `measure` also runs the map over all rows of sources whose lengths are to be measured. `verify` reads every row
-    once, so that those which do not parse are named now, and compares every array with its digest.
+    The kernels that a plan of the recipe needs are compiled and kept, so that no rank has to. `measure` also runs the
+    map over all rows of sources whose lengths are to be measured. `verify` reads every row once, so that those which do
+    not parse are named now, and compares every array with its digest.
 
     A failure does not stop other shards and sources: all are listed in the PrepareError at the end, and what was
     finished is kept. `processes` forces or forbids worker processes; by default small jobs do without. An `engine` does
@@ -68,6 +70,10 @@ def prepare(
     failures = tuple(dict.fromkeys(failure for outcome in outcomes for failure in outcome.failures))
     if failures:
         raise _failed(failures)
+    if not dry_run:
+        if progress is not None:
+            progress(Compiling())
+        compile_kernels(recipe)
     reports = tuple(outcome.report for outcome in outcomes if outcome.report is not None)
     return PrepareReport(reports, dry_run=dry_run)
 
