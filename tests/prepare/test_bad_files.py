@@ -152,3 +152,17 @@ def test_json_nested_too_deeply_is_refused_by_line(tmp_path: Path, fields: dict[
     (tmp_path / "a.jsonl").write_text(f'{{"n": 1}}\n{deep}\n')
     with pytest.raises(PrepareError, match=r"a\.jsonl.*byte 9: broken JSON"):
         prepare(recipe_over(tmp_path, **fields), verify=True)
+
+
+def test_after_a_failure_nothing_is_left_but_finished_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("x\n")
+    refuse(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    write_jsonl(tmp_path / "b.jsonl", [{"n": 1}])
+    refuse(tmp_path)
+    assert [path.suffix for path in (tmp_path / "cache").rglob("*")] == [".parts", ".part"]
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
+    assert prepare(recipe_over(tmp_path)).sources[0].scanned_shards == 1
+    (left,) = (tmp_path / "cache").iterdir()
+    assert left.name.startswith("s-")
+    assert left.suffix == ""

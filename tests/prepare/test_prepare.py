@@ -35,7 +35,7 @@ def full_recipe(folder: Path, **fields: Any) -> Recipe:
 
 
 def marks(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.suffix != ".lock"}
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def test_the_bytes_do_not_depend_on_workers_memory_or_chunks(tmp_path: Path) -> None:

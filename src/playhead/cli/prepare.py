@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from playhead.cli.engine import EngineName, EngineOption, RayAddress, engine_of
+from playhead.cli.stopping import ending_cleanly
 
 
 def prepare(
@@ -40,18 +41,19 @@ def prepare(
     from playhead.recipe.values import Recipe
 
     loaded = Recipe.load(recipe)
-    with scanning() as progress:
-        report = prepare_recipe(
-            loaded,
-            workers=workers if chosen is None else None,
-            memory_mb=memory,
-            force=force,
-            dry_run=dry_run,
-            sidecars=sidecars,
-            progress=progress,
-            measure=measure,
-            verify=verify,
-            engine=chosen,
-        )
-    reached = writing_ahead(loaded, steps) if steps and not dry_run else None
+    with ending_cleanly(as_json=as_json):
+        with scanning() as progress:
+            report = prepare_recipe(
+                loaded,
+                workers=workers if chosen is None else None,
+                memory_mb=memory,
+                force=force,
+                dry_run=dry_run,
+                sidecars=sidecars,
+                progress=progress,
+                measure=measure,
+                verify=verify,
+                engine=chosen,
+            )
+        reached = writing_ahead(loaded, steps) if steps and not dry_run else None
     print_report(loaded, report, reached, as_json=as_json)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +53,7 @@ class _Done:
 
 def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
     """Bring one source up to date, holding its lock. Failures of shards are gathered, not raised."""
-    with only_one(layout.directory):
+    with only_one(layout.directory), _nothing_useless_left(layout):
         _finish_swap(layout.directory)
         survey, failures = survey_source(layout, effort)
         done = _Done(survey.to_scan(), not survey.up_to_date(layout), damaged=survey.damaged)
@@ -73,6 +75,19 @@ def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
                 return Outcome(None, tuple(failures))
             done.verified_rows = index.meta.num_rows
         return _select(layout, survey, index, effort, done)
+
+
+@contextmanager
+def _nothing_useless_left(layout: Layout) -> Iterator[None]:
+    """After a failure, remove all but the parts that were finished, with which the next run goes on."""
+    try:
+        yield
+    finally:
+        parts = parts_directory(layout)
+        with suppress(OSError):
+            parts.rmdir()  # unless a part is there
+        for place in (layout.directory, *layout.directory.glob("selection-*")):
+            shutil.rmtree(place.with_name(f"{place.name}.new"), ignore_errors=True)
 
 
 def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: _Done) -> Outcome:
