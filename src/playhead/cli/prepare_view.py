@@ -93,6 +93,10 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
         if source.num_unknown_ids:
             is_not = "is not" if source.num_unknown_ids == 1 else "are not"
             screen.print(f"{source.name}: {count(source.num_unknown_ids, 'id')} to drop {is_not} in it")
+        if source.num_skipped:
+            skipped = f"{count(source.num_skipped, 'member')} of its tars"
+            belong = "belongs" if source.num_skipped == 1 else "belong"
+            screen.print(f"{source.name}: {skipped} {belong} to no sample (no stem or no extension in the name)")
         if source.verified_rows:
             screen.print(f"{source.name}: {count(source.verified_rows, 'row')} verified")
         if source.num_sidecars:
@@ -130,12 +134,25 @@ def _changed(report: PrepareReport, ahead: Ahead | None) -> bool:
 def _sources_grid(report: PrepareReport) -> Grid:
     """A line for each source; columns that a run has nothing to say in are left out."""
     measured = any(source.measured_rows for source in report.sources)
-    names = ["<source", ">shards", ">to scan" if report.dry_run else ">scanned", ">data", ">rows"]
+    evaluated = any(source.evaluation for source in report.sources)
+    names = [
+        "<source",
+        *(["<evaluation"] if evaluated else []),
+        ">shards",
+        ">to scan" if report.dry_run else ">scanned",
+        ">data",
+        ">rows",
+    ]
     names += [">to measure" if report.dry_run else ">measured"] if measured else []
     names += [">index"] if report.dry_run else [">selected", ">index"]
     table = grid(*names)
     for source in report.sources:
-        cells = [source.name, f"{source.num_shards:,}", f"{source.scanned_shards:,} ({decimal(source.scanned_bytes)})"]
+        cells = [
+            source.name,
+            *([source.evaluation or ""] if evaluated else []),
+            f"{source.num_shards:,}",
+            f"{source.scanned_shards:,} ({decimal(source.scanned_bytes)})",
+        ]
         cells += [decimal(source.total_bytes), f"{source.num_rows:,}"]
         cells += [f"{source.measured_rows:,}"] if measured else []
         cells += [] if report.dry_run else [f"{source.selected_rows:,}"]

@@ -50,10 +50,11 @@ class FileEntry(Struct, frozen=True):
 
 
 class ShardEntry(Struct, frozen=True):
-    """A shard in an index."""
+    """A shard in an index. `num_skipped` counts what is in its files and belongs to no row."""
 
     files: tuple[FileEntry, ...]
     num_rows: int
+    num_skipped: int = 0
 
     @property
     def name(self) -> str:

@@ -49,6 +49,7 @@ def estimate_source(layout: Layout, effort: Effort) -> Outcome:
             changed=not up_to_date,
             measured_rows=num_rows - reused if layout.measured else 0,
             damaged=survey.damaged,
+            evaluation=layout.leaf.evaluation,
         ),
         (),
     )

@@ -234,4 +234,6 @@ def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMe
         num_sidecars=done.num_sidecars,
         damaged=done.damaged,
         verified_rows=done.verified_rows,
+        num_skipped=sum(entry.num_skipped for entry in index.meta.shards),
+        evaluation=layout.leaf.evaluation,
     )

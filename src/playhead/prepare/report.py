@@ -41,7 +41,8 @@ class SourceReport(Struct, frozen=True):
 
     In a dry run the numbers of rows are estimates, and `scanned_*` and `measured_rows` are what would be done.
     `changed` is about the index and the selection; sidecars are counted apart. `damaged` are the arrays that were not
-    what had been written, and were made again.
+    what had been written, and were made again. `num_skipped` counts members of tars that belong to no sample.
+    `evaluation` is the evaluation set that the source is in.
     """
 
     name: str
@@ -64,6 +65,8 @@ class SourceReport(Struct, frozen=True):
     num_sidecars: int = 0
     damaged: tuple[str, ...] = ()
     verified_rows: int = 0
+    num_skipped: int = 0
+    evaluation: str | None = None
 
 
 class PrepareReport(Struct, frozen=True):

@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 from playhead.errors import Failure, PlayheadError, PrepareError, RecipeError
 from playhead.index.layout import layout_of
+from playhead.index.table import open_table
+from playhead.plan.parts import shard_ranges
 from playhead.prepare.effort import Effort, default_workers
 from playhead.prepare.engines import Engine
 from playhead.prepare.estimate import estimate_source
 from playhead.prepare.kernels import compile_kernels
 from playhead.prepare.one import Outcome, prepare_source
 from playhead.prepare.report import Compiling, Event, PrepareReport
-from playhead.recipe.tree import Leaf, leaves
+from playhead.recipe.tree import Leaf, branches, leaves
 from playhead.recipe.values import Recipe
 
 _LEAST_MEMORY_MB = 8
@@ -71,6 +73,7 @@ def prepare(
     if failures:
         raise _failed(failures)
     if not dry_run:
+        _check_parts(recipe)
         if progress is not None:
             progress(Compiling())
         compile_kernels(recipe)
@@ -84,6 +87,13 @@ def _attempt(leaf: Leaf, recipe: Recipe, effort: Effort, dry_run: bool) -> Outco
         return estimate_source(layout, effort) if dry_run else prepare_source(layout, recipe, effort)
     except PlayheadError as error:
         return Outcome(None, (Failure(leaf.source.name, leaf.path, str(error)),))
+
+
+def _check_parts(recipe: Recipe) -> None:
+    """Refuse a source that has fewer shards with rows than the recipe has parts."""
+    for branch in branches(recipe) if recipe.parts > 1 else ():
+        for leaf in branch.leaves():
+            shard_ranges(leaf, open_table(leaf, recipe).shard_rows, recipe.parts)
 
 
 def _failed(failures: tuple[Failure, ...]) -> PrepareError:
