@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -108,3 +109,23 @@ def test_where_kernels_cannot_be_kept_anywhere_a_warning_says_so(tmp_path: Path)
     again = subprocess.run(python(ONE_KERNEL), env=elsewhere, capture_output=True, text=True, check=False)
     assert (again.stdout, again.stderr) == (done.stdout, "")
     assert kernels(tmp_path / "elsewhere")
+
+
+def test_on_a_terminal_it_says_that_the_first_run_compiles_and_in_a_pipe_nothing(tmp_path: Path) -> None:
+    at = job(tmp_path / "one")
+    words = [sys.executable, "-m", "playhead", "prepare", "recipe.yaml"]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(words, cwd=at, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 1 << 16)
+            except OSError:  # the other end is closed
+                break
+    os.close(ours)
+    assert process.returncode == 0
+    assert "the first run compiles" in shown.decode()
+    piped = subprocess.run([*words, "--force"], cwd=at, capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+    assert "compiles" not in piped.stdout

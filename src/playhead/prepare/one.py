@@ -17,8 +17,8 @@ from playhead.index.selection import (
     nothing_left,
     open_selection,
     selection_damage,
-    write_selection,
 )
+from playhead.index.sweep import write_selection
 from playhead.prepare.effort import Effort
 from playhead.prepare.engines.shared import expect_file
 from playhead.prepare.lock import only_one
