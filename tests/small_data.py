@@ -52,6 +52,6 @@ def all_lengths(table: Table) -> list[int]:
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    """Every file under a folder but locks, by its relative path."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
+    """Every file under a folder, by its relative path."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

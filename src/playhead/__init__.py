@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         RecipeError,
         SampleError,
         StateError,
+        StoreError,
         WorkerError,
         WorldSizeError,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "RecipeError",
     "SampleError",
     "StateError",
+    "StoreError",
     "WorkerError",
     "WorldSizeError",
     "__version__",

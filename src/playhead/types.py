@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -21,9 +25,46 @@ R = TypeVar("R")
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function of integers and arrays with numba, cached on disk.
 
-    numba is imported here, on first use, to keep `import playhead` quick.
+    The cache is where NUMBA_CACHE_DIR says, else beside the source, else (a read-only installation) in the user's
+    cache directory. Any number of processes may fill it at once: numba puts whole files in place. numba is imported
+    here, on first use, to keep `import playhead` quick.
     """
-    from numba import njit
+    import numba
 
-    compiled: Callable[P, R] = njit(cache=True, nogil=True)(function)
+    config: Any = numba.config  # its settings are made at import, and are not typed
+    given = config.CACHE_DIR
+    directory = given or _cache_directory(str(Path(function.__code__.co_filename).parent))
+    try:
+        config.CACHE_DIR = directory or ""  # read when a function is decorated; other users of numba keep theirs
+        compiled: Callable[P, R] = numba.njit(cache=directory is not None, nogil=True)(function)
+    finally:
+        config.CACHE_DIR = given
     return compiled
+
+
+@cache
+def _cache_directory(folder: str) -> str | None:
+    """Where kernels of the modules in a folder are kept: "" is beside them; None is nowhere."""
+    beside = Path(folder) / "__pycache__"
+    if os.access(beside if beside.exists() else folder, os.W_OK):
+        return ""
+    return _user_cache()
+
+
+@cache
+def _user_cache() -> str | None:
+    try:
+        directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "playhead" / "kernels"
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:
+        problem = str(error)
+    else:
+        if os.access(directory, os.W_OK):
+            return str(directory)
+        problem = f"{directory} cannot be written"
+    warnings.warn(
+        f"compiled kernels cannot be kept, and are compiled in every process, for up to half a minute: {problem}; "
+        "set NUMBA_CACHE_DIR to a directory that can be written",
+        stacklevel=2,
+    )
+    return None

@@ -10,7 +10,7 @@ from commands import as_json, playhead, printed, refused
 from corpora import lengths_of, write_speech, write_text
 from playhead import Recipe, open_plan
 from playhead.feed.ledger import ledger_of
-from small_data import bytes_of, write_jsonl
+from small_data import bytes_of, write_jsonl, write_tar
 
 
 @pytest.fixture
@@ -137,3 +137,39 @@ def test_a_recipe_that_is_not_there_is_an_error_of_the_recipe(tmp_path: Path) ->
     error = refused(tmp_path, "prepare", "nowhere.yaml")
     assert error["type"] == "RecipeError"
     assert "nowhere.yaml" in error["problem"]
+
+
+def test_the_table_says_which_sources_are_evaluation_sets(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_jsonl(tmp_path / f"{name}.jsonl", [{"n": 1}])
+    (tmp_path / "recipe.yaml").write_text(
+        "sources: [{name: a, path: a.jsonl}]\nbatching: {type: fixed, size: 1}\n"
+        "evaluation: {dev: {sources: [{name: b, path: b.jsonl}], batching: {type: fixed, size: 1}}}\n"
+    )
+    header, first, second, *_ = (line.split() for line in printed(tmp_path, "prepare", "recipe.yaml").splitlines())
+    assert header[:3] == ["source", "evaluation", "shards"]
+    assert (first[:2], second[:3]) == (["a", "1"], ["b", "dev", "1"])
+    assert [found["evaluation"] for found in as_json(tmp_path, "prepare", "recipe.yaml")["sources"]] == [None, "dev"]
+
+
+def test_members_of_tars_that_belong_to_no_sample_are_counted_and_said(tmp_path: Path) -> None:
+    members = [("README", b"x"), ("0.txt", b"a"), (".hidden", b"x"), ("1.txt", b"b"), ("dir/LICENSE", b"x")]
+    write_tar(tmp_path / "a.tar", members)
+    write_tar(tmp_path / "b.tar", [("2.txt", b"a")])
+    (tmp_path / "recipe.yaml").write_text("sources: [{name: a, path: '*.tar'}]\nbatching: {type: fixed, size: 1}\n")
+    said = "a: 3 members of its tars belong to no sample (no stem or no extension in the name)"
+    assert said in printed(tmp_path, "prepare", "recipe.yaml")
+    assert said in printed(tmp_path, "prepare", "recipe.yaml")
+    write_tar(tmp_path / "b.tar", [("2.txt", b"a"), ("Makefile", b"x")])
+    (found,) = as_json(tmp_path, "prepare", "recipe.yaml")["sources"]
+    assert (found["num_rows"], found["num_skipped"], found["scanned_shards"]) == (3, 4, 1)
+
+
+def test_more_parts_than_shards_are_refused_at_once(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 1}, {"n": 2}])
+    (tmp_path / "recipe.yaml").write_text(
+        "lanes: 2\nparts: 2\nsources: [{name: a, path: a.jsonl}]\nbatching: {type: fixed, size: 1}\n"
+    )
+    error = refused(tmp_path, "prepare", "recipe.yaml")
+    assert error["problem"] == 'sources[0] "a": cannot be cut into 2 parts of whole shards'
+    assert error["fix"] == "lower `parts`, or write the source into more shards"

@@ -12,7 +12,6 @@ _TIMED = ("slowest", "wall_seconds")
 def outputs(out: Path) -> dict[str, Any]:
     """Every file by name but the report; of the summary, the values that time does not enter."""
     found: dict[str, Any] = {path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.is_file()}
-    found.pop(".curate.lock")
     if "summary.json" in found:
         found["summary.json"] = untimed(json.loads(found["summary.json"]))
     found.pop("report.html", None)

@@ -129,3 +129,56 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     message = refuse(tmp_path)
     assert str(tmp_path / "cache") in message
     assert "cannot be written" in message
+
+
+NO_CONTENT = {"length": None, "ids": None}
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_rows_that_nothing_was_read_of_are_checked_with_verify(tmp_path: Path, processes: bool) -> None:
+    for i in range(3):
+        write_jsonl(tmp_path / f"{i}.jsonl", [{"n": j} for j in range(5_000)])
+    lines = (tmp_path / "1.jsonl").read_text().splitlines()
+    lines[4_200], lines[7] = '{"n": ', "[1]"
+    (tmp_path / "1.jsonl").write_text("\n".join(lines) + "\n")
+    recipe = recipe_over(tmp_path, **NO_CONTENT)
+    assert prepare(recipe).sources[0].num_rows == 15_000
+    with pytest.raises(PrepareError) as caught:
+        prepare(recipe, verify=True, workers=2, processes=processes)
+    first, second = sorted(failure.problem for failure in caught.value.failures)
+    byte = sum(len(line) + 1 for line in lines[:7])
+    assert f"raw row 5,007: {tmp_path}/1.jsonl, byte {byte:,}: not an object" in first
+    assert "raw row 9,200" in second
+    assert "broken JSON" in second
+    write_jsonl(tmp_path / "1.jsonl", [{"n": 1}])
+    report = prepare(recipe, verify=True, workers=2, processes=processes)
+    assert report.sources[0].verified_rows == 10_001
+    assert prepare(recipe).sources[0].verified_rows == 0
+
+
+def test_a_tar_is_verified_sample_by_sample(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [(f"{i:03}.{kind}", b"x") for i in range(40) for kind in ("txt", "cls")])
+    recipe = recipe_over(tmp_path, "*.tar", **NO_CONTENT)
+    assert prepare(recipe, verify=True).sources[0].verified_rows == 40
+
+
+@pytest.mark.parametrize("fields", [NO_CONTENT, {}])
+def test_json_nested_too_deeply_is_refused_by_line(tmp_path: Path, fields: dict[str, Any]) -> None:
+    deep = '{"n": 1, "x": ' + "[" * 5_000 + "]" * 5_000 + "}"
+    (tmp_path / "a.jsonl").write_text(f'{{"n": 1}}\n{deep}\n')
+    with pytest.raises(PrepareError, match=r"a\.jsonl.*byte 9: broken JSON"):
+        prepare(recipe_over(tmp_path, **fields), verify=True)
+
+
+def test_after_a_failure_nothing_is_left_but_finished_parts(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("x\n")
+    refuse(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    write_jsonl(tmp_path / "b.jsonl", [{"n": 1}])
+    refuse(tmp_path)
+    assert [path.suffix for path in (tmp_path / "cache").rglob("*")] == [".parts", ".part"]
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
+    assert prepare(recipe_over(tmp_path)).sources[0].scanned_shards == 1
+    (left,) = (tmp_path / "cache").iterdir()
+    assert left.name.startswith("s-")
+    assert left.suffix == ""

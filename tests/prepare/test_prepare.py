@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import toy_format  # noqa: F401 - registers the format
 from playhead.errors import RecipeError
 from playhead.formats.registry import format_of
-from playhead.prepare import Progress, prepare
+from playhead.prepare import Compiling, Progress, prepare
+from playhead.prepare.report import Event
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Evaluation, Fixed, Length, Recipe, Source
 from playhead.store import read_spans
@@ -34,7 +35,7 @@ def full_recipe(folder: Path, **fields: Any) -> Recipe:
 
 
 def marks(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.suffix != ".lock"}
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def test_the_bytes_do_not_depend_on_workers_memory_or_chunks(tmp_path: Path) -> None:
@@ -121,8 +122,10 @@ def test_a_training_and_an_evaluation_source_of_one_name_stand_side_by_side(tmp_
 
 
 def test_progress_tells_every_shard_once_and_ends_at_the_total(tmp_path: Path) -> None:
-    events: list[Progress] = []
-    prepare(full_recipe(shards(tmp_path)), progress=events.append)
+    told: list[Event] = []
+    prepare(full_recipe(shards(tmp_path)), progress=told.append)
+    events = [event for event in told if isinstance(event, Progress)]
+    assert told == [*events, Compiling()]
     assert sorted(Path(event.shard).name for event in events) == [f"{i}.jsonl" for i in range(4)]
     assert [event.done_shards for event in events] == [1, 2, 3, 4]
     assert events[-1].done_bytes == events[-1].total_bytes == sum(p.stat().st_size for p in tmp_path.glob("*.jsonl"))
@@ -193,3 +196,12 @@ def test_source_names_of_any_kind_make_directories_of_their_own(tmp_path: Path) 
 def test_too_little_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="memory"):
         prepare(full_recipe(shards(tmp_path)), memory_mb=1)
+
+
+def test_the_same_files_under_another_pattern_are_not_scanned_again(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 1}, {"n": 2}])
+    prepare(recipe_over(tmp_path, "*.jsonl"), workers=1)
+    other = recipe_over(tmp_path, "a*.jsonl")
+    (report,) = prepare(other, workers=1).sources
+    assert (report.changed, report.scanned_shards, report.num_rows) == (True, 0, 2)
+    assert all_lengths(table_of(other)) == [1, 2]

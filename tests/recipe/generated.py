@@ -16,6 +16,7 @@ lengths = st.one_of(
     fields, fields.map(lambda name: {"field": name}), st.just({"function": "lengths:count"}), st.just({"measure": True})
 )
 positive = st.integers(1, 10**6)
+small = st.integers(1, 999)
 overlong = {"overlong": st.sampled_from(["error", "drop", "alone", "truncate"])}
 shuffles = st.one_of(
     st.just({}),
@@ -29,12 +30,12 @@ def batching(kind: str, **required: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 
 batchings = st.one_of(
-    batching("fixed", size=positive),
-    batching("fixed", size=positive, max_length=positive).filter(lambda found: found.get("overlong") != "alone"),
+    batching("fixed", size=small),
+    batching("fixed", size=small, max_length=positive).filter(lambda found: found.get("overlong") != "alone"),
     batching("budget", budget=positive),
     batching("budget", budget=positive, quadratic=positive),
     batching("pack", max_length=positive),
-    batching("bucket", num=positive, budget=positive),
+    batching("bucket", num=small, budget=positive),
     st.sets(positive, min_size=1, max_size=5).map(
         lambda edges: {"type": "bucket", "edges": sorted(edges), "size": [1] * len(edges)}
     ),

@@ -56,7 +56,7 @@ BAD = {
     "an empty group": (recipe(A, {"name": "g", "sources": []}), "sources[1].sources: there are no"),
     "an empty evaluation set": (evaluated(), "evaluation.dev.sources: there are no sources"),
     "no batching": ({"sources": [A]}, "batching: is missing"),
-    "seed below 0": (recipe(A, seed=-1), "seed: does not fit"),
+    "seed below 0": (recipe(A, seed=-1), "seed: must be a whole number of 64 bits that is not negative"),
     "one name twice": (recipe(A, A), 'sources[1] "a": the name is already taken by sources[0]'),
     "one name twice in depth": (recipe(group("g", A), A), 'sources[1] "a": the name is already taken by sources[0].so'),
     "a sub-stream named as a source": (streams() | {"sources": [group("speech", batching=FIXED), group("text", source("speech"), batching=FIXED)]}, 'sources[1].sources[0] "speech": the name'),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from playhead.cli.engine import EngineName, EngineOption, RayAddress, engine_of
+from playhead.cli.stopping import ending_cleanly
 
 
 def prepare(
@@ -21,6 +22,9 @@ def prepare(
     sidecars: Annotated[bool, typer.Option("--sidecars", help="Also write <file>.idx for lhotse and NeMo.")] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Run the map over all rows of sources with `length: {measure: true}`.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also check every row, and every byte of the indexes.")
     ] = False,
     steps: Annotated[int, typer.Option(min=0, help="Also plan this many steps ahead into the ledger.")] = 0,
     engine: EngineOption = EngineName.local,
@@ -37,17 +41,19 @@ def prepare(
     from playhead.recipe.values import Recipe
 
     loaded = Recipe.load(recipe)
-    with scanning() as progress:
-        report = prepare_recipe(
-            loaded,
-            workers=workers if chosen is None else None,
-            memory_mb=memory,
-            force=force,
-            dry_run=dry_run,
-            sidecars=sidecars,
-            progress=progress,
-            measure=measure,
-            engine=chosen,
-        )
-    reached = writing_ahead(loaded, steps) if steps and not dry_run else None
+    with ending_cleanly(as_json=as_json):
+        with scanning() as progress:
+            report = prepare_recipe(
+                loaded,
+                workers=workers if chosen is None else None,
+                memory_mb=memory,
+                force=force,
+                dry_run=dry_run,
+                sidecars=sidecars,
+                progress=progress,
+                measure=measure,
+                verify=verify,
+                engine=chosen,
+            )
+        reached = writing_ahead(loaded, steps) if steps and not dry_run else None
     print_report(loaded, report, reached, as_json=as_json)

@@ -14,29 +14,35 @@ from rich.table import Table as Grid
 from playhead.cli.screen import console, count, grid, percent, print_json
 from playhead.feed import open_plan
 from playhead.feed.ledger import ledger_of, write_ahead
+from playhead.prepare import Compiling, PrepareReport, SourceReport
 from playhead.prepare import MeasureProgress as RowsMeasured
-from playhead.prepare import PrepareReport, SourceReport
-from playhead.prepare import Progress as ShardDone
+from playhead.prepare.report import Event
 from playhead.recipe.tree import leaves
 from playhead.recipe.units import for_people, whole_unit
 from playhead.recipe.values import Recipe, Unit
 
+_COMPILING = "getting ready (the first run compiles, up to half a minute)"
+
 
 @contextmanager
-def scanning() -> Iterator[Callable[[ShardDone | RowsMeasured], None]]:
-    """A bar for each source under way, on a terminal; nothing in a pipe."""
+def scanning() -> Iterator[Callable[[Event], None]]:
+    """A bar for each source under way, and one without an end while kernels are compiled; nothing in a pipe."""
     what, how_much = (
-        TextColumn("{task.description:.40}", markup=False),
+        TextColumn("{task.description:.60}", markup=False),
         TextColumn("{task.fields[amount]}", markup=False),
     )
     screen = console(stderr=True)
     columns = (what, BarColumn(), how_much, TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
+        waiting = bars.add_task(_COMPILING, total=None, amount="")
 
-        def show(done: ShardDone | RowsMeasured) -> None:
+        def show(done: Event) -> None:
+            bars.update(waiting, visible=isinstance(done, Compiling))
+            if isinstance(done, Compiling):
+                return
             if isinstance(done, RowsMeasured):
-                title, so_far, total = f"{done.source}: measuring", done.done_rows, done.total_rows
+                title, so_far, total = f"{done.source}: {done.doing}", done.done_rows, done.total_rows
                 amount = f"{so_far:,}/{total:,} rows"
             else:
                 title, so_far, total = done.source, done.done_bytes, done.total_bytes
@@ -81,9 +87,18 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
     if losses:
         screen.print(_losses_grid(losses, units))
     for source in report.sources:
+        if source.damaged:
+            made_again = "is damaged ({}), and would be" if report.dry_run else "was damaged ({}), and was"
+            screen.print(f"{source.name}: the index {made_again.format(', '.join(source.damaged))} made again")
         if source.num_unknown_ids:
             is_not = "is not" if source.num_unknown_ids == 1 else "are not"
             screen.print(f"{source.name}: {count(source.num_unknown_ids, 'id')} to drop {is_not} in it")
+        if source.num_skipped:
+            skipped = f"{count(source.num_skipped, 'member')} of its tars"
+            belong = "belongs" if source.num_skipped == 1 else "belong"
+            screen.print(f"{source.name}: {skipped} {belong} to no sample (no stem or no extension in the name)")
+        if source.verified_rows:
+            screen.print(f"{source.name}: {count(source.verified_rows, 'row')} verified")
         if source.num_sidecars:
             screen.print(f"{source.name}: {count(source.num_sidecars, 'sidecar')} written")
     if ahead is not None:
@@ -119,12 +134,25 @@ def _changed(report: PrepareReport, ahead: Ahead | None) -> bool:
 def _sources_grid(report: PrepareReport) -> Grid:
     """A line for each source; columns that a run has nothing to say in are left out."""
     measured = any(source.measured_rows for source in report.sources)
-    names = ["<source", ">shards", ">to scan" if report.dry_run else ">scanned", ">data", ">rows"]
+    evaluated = any(source.evaluation for source in report.sources)
+    names = [
+        "<source",
+        *(["<evaluation"] if evaluated else []),
+        ">shards",
+        ">to scan" if report.dry_run else ">scanned",
+        ">data",
+        ">rows",
+    ]
     names += [">to measure" if report.dry_run else ">measured"] if measured else []
     names += [">index"] if report.dry_run else [">selected", ">index"]
     table = grid(*names)
     for source in report.sources:
-        cells = [source.name, f"{source.num_shards:,}", f"{source.scanned_shards:,} ({decimal(source.scanned_bytes)})"]
+        cells = [
+            source.name,
+            *([source.evaluation or ""] if evaluated else []),
+            f"{source.num_shards:,}",
+            f"{source.scanned_shards:,} ({decimal(source.scanned_bytes)})",
+        ]
         cells += [decimal(source.total_bytes), f"{source.num_rows:,}"]
         cells += [f"{source.measured_rows:,}"] if measured else []
         cells += [] if report.dry_run else [f"{source.selected_rows:,}"]

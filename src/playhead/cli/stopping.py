@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import typer
+
+from playhead.cli.report import print_error
+from playhead.errors import PrepareError
+
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -55,3 +60,14 @@ def stoppable() -> Iterator[StopSignals]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ending_cleanly(*, as_json: bool) -> Iterator[None]:
+    """Work that can be taken up again: a signal ends it with one message, and the exit code of the signal."""
+    try:
+        with stoppable():
+            yield
+    except Stopped as stopped:
+        print_error(PrepareError(f"stopped by {stopped.name}", fix="run it again to go on"), as_json=as_json)
+        raise typer.Exit(stopped.exit_code) from None

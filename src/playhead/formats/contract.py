@@ -51,7 +51,8 @@ class Chunk:
     """Some rows of a shard, in order: what an index stores of them.
 
     `offsets` holds the first byte of each row in each track, `ends` the byte after the last row of the chunk;
-    that of the last chunk becomes the shard's sentinel.
+    that of the last chunk becomes the shard's sentinel. `num_skipped` counts what lay between the rows and belongs to
+    none of them.
     """
 
     num_rows: int
@@ -61,6 +62,7 @@ class Chunk:
     outputs: LengthArray | None = None
     columns: Mapping[str, Array] = field(default_factory=dict)
     ids: UIntArray | None = None
+    num_skipped: int = 0
 
 
 Fetch = Callable[[Sequence[str], Spans], list[bytes]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -41,8 +41,9 @@ class WebDataset:
         collector = Collector(spec)
         firsts: list[int] = []
         end = 0
+        skipped: list[int] = []
         with open_file(shard.name) as file:
-            for group in _all_groups(file, not spec.options.get(ALLOW_NO_END, False)):
+            for group in _all_groups(file, not spec.options.get(ALLOW_NO_END, False), skipped):
                 if len(firsts) == _ROWS_AT_ONCE:
                     yield _chunk(collector, firsts, group.first)
                     firsts = []
@@ -51,7 +52,7 @@ class WebDataset:
                 firsts.append(group.first)
                 end = group.end
             # A last member may lack its padding.
-            yield _chunk(collector, firsts, min(end, file.size))
+            yield replace(_chunk(collector, firsts, min(end, file.size)), num_skipped=len(skipped))
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
         for i, data in enumerate(rows.payloads(TRACK)):
@@ -171,7 +172,7 @@ class _Row:
                 return text
         try:
             return msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             try:
                 return json.loads(content.decode("utf-8", "replace"))
             except ValueError:
@@ -200,13 +201,18 @@ def _offsets(chunks: Iterable[Chunk]) -> Iterator[UIntArray]:
     yield np.array([end], dtype=np.uint64)
 
 
-def _groups(reader: TarReader) -> Iterator[_Group]:
-    """Runs of members with one key. Members without an extension belong to no sample, as WebDataset has it."""
+def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Group]:
+    """Runs of members with one key. Members without a stem or an extension belong to no sample, as WebDataset has it.
+
+    The places of those are added to `skipped`.
+    """
     group: _Group | None = None
     for member in reader.members():
         folder, slash, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if not stem or not dot:
+            if skipped is not None:
+                skipped.append(member.first)
             continue
         key, extension = f"{folder}{slash}{stem}", extension.lower()
         if group is None or group.key != key:
@@ -223,10 +229,10 @@ def _groups(reader: TarReader) -> Iterator[_Group]:
         yield group
 
 
-def _all_groups(file: File, needs_end: bool) -> Iterator[_Group]:
+def _all_groups(file: File, needs_end: bool, skipped: list[int]) -> Iterator[_Group]:
     """Every sample of a tar. Law: no two have the same key; 8 bytes a sample are kept to see to it."""
     seen = array("q")
-    for group in _groups(TarReader(file, needs_end=needs_end)):
+    for group in _groups(TarReader(file, needs_end=needs_end), skipped):
         seen.append(hash(group.key))
         yield group
     hashes, counts = np.unique(np.frombuffer(seen, dtype=np.int64), return_counts=True)

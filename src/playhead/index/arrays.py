@@ -1,8 +1,10 @@
-"""Arrays on disk: streamed out piece by piece with a digest, mapped in read-only."""
+"""Arrays on disk: streamed out piece by piece with a digest, loaded read-only."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,15 @@ import numpy as np
 
 from playhead.errors import NotPreparedError
 from playhead.fingerprint import ArrayDigest
-from playhead.store import writing_to
+from playhead.store import load_bytes, unreadable, writing_to
 from playhead.types import Array
+
+_LONGEST_HEADER = 1 << 9
+# numpy's own reader of headers raises errors of many kinds on a damaged one, and takes several times as long.
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '([<|]\w+)', 'fortran_order': False, 'shape': \((\d+), ?(\d+)?\), \} *\n",
+    re.DOTALL,
+)
 
 
 class ArrayWriter:
@@ -22,21 +31,26 @@ class ArrayWriter:
         self._dtype = np.dtype(dtype).newbyteorder("<")
         self._left = int(np.prod(shape))
         self._digest = ArrayDigest()
+        header = io.BytesIO()
+        about = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(header, about)
         with writing_to(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("wb")
-            header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(self._file, header)
+            self._write(header.getvalue())
 
     def add(self, piece: Array) -> None:
         ready = np.ascontiguousarray(piece, dtype=self._dtype)
         self._left -= ready.size
-        self._digest.update(ready)
+        self._write(ready.tobytes())
+
+    def _write(self, data: bytes) -> None:
+        self._digest.update(np.frombuffer(data, dtype=np.uint8))
         with writing_to(self._path):
-            self._file.write(ready.tobytes())
+            self._file.write(data)
 
     def close(self) -> str:
-        """Finish the file, safe on disk. Returns the digest of its elements."""
+        """Finish the file, safe on disk. Returns the digest of its bytes."""
         assert self._left == 0, f"{self._path}: {self._left} elements are missing"
         with writing_to(self._path):
             self._file.flush()
@@ -61,14 +75,24 @@ def save_array(path: Path, values: Array) -> str:
         writer.abandon()
 
 
-def map_array(path: Path) -> Array:
-    """An array mapped read-only: it is shared by every process of the node."""
+def map_array(path: Path, dtype: Any) -> Array:
+    """An array to read, without a descriptor kept: a large one is mapped, and shared by every process of the node."""
     try:
-        found: Array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
+        return _array(load_bytes(path), np.dtype(dtype).newbyteorder("<"))
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise NotPreparedError(
             f"{path}: part of an index is missing or broken",
             found=str(error),
             fix="run `playhead prepare --force` on the recipe",
         ) from error
-    return found
+    except OSError as error:
+        raise unreadable(str(path), error) from error
+
+
+def _array(data: Array, expected: np.dtype[Any]) -> Array:
+    """The array in the bytes of an `.npy` file as `ArrayWriter` writes it."""
+    header = _HEADER.match(data[:_LONGEST_HEADER].tobytes())
+    if header is None or header[1].decode() != expected.str:
+        raise ValueError(f"no array of {expected} as Playhead writes it")
+    shape = [int(size) for size in header.groups()[1:] if size is not None]
+    return data[header.end() :].view(expected).reshape(shape)

@@ -1,4 +1,4 @@
-"""Rank and select on a bitmap: which row is the n-th selected, and the how-manieth selected is a row.
+"""Rank and select on a bitmap: which row is the n-th selected, and the rank of a row among the selected.
 
 The bitmap is uint64 words, lowest bit first; `before[b]` counts the set bits before block b of 512.
 """
@@ -41,7 +41,7 @@ def _popcount(word: np.uint64) -> int:
 def _block_of(before: IntArray, row: int) -> int:
     """The block that holds a selected row: guessed as if rows were spread evenly, which they nearly are."""
     last = before.size - 1
-    guess = min(last, row * last // max(1, before[last]))
+    guess = max(0, min(last, row * last // max(1, before[last])))
     step = 1
     if before[guess] <= row:
         low, high = guess, guess
@@ -52,7 +52,7 @@ def _block_of(before: IntArray, row: int) -> int:
         high = min(last, high + step)
     else:
         low, high = guess, guess
-        while before[low] > row:
+        while low > 0 and before[low] > row:
             high = low
             low = max(0, low - step)
             step *= 2
@@ -70,7 +70,11 @@ def _select(words: UIntArray, before: IntArray, row: int) -> int:
     block = _block_of(before, row)
     left = row - before[block]
     word = block * 8
+    if left < 0:
+        raise ValueError("the counts do not fit the bitmap")
     while True:
+        if word >= words.size:
+            raise ValueError("the counts do not fit the bitmap")
         here = _popcount(words[word])
         if left < here:
             break
@@ -89,7 +93,7 @@ def _select(words: UIntArray, before: IntArray, row: int) -> int:
 
 @kernel
 def select(words: UIntArray, before: IntArray, rows: IntArray) -> IntArray:
-    """The raw row of each selected row. Rows must be below the number of set bits."""
+    """The raw row of each selected row. Rows must be below the number of set bits; ValueError where they are not."""
     found = np.empty(rows.size, dtype=np.int64)
     for i in range(rows.size):
         found[i] = _select(words, before, rows[i])
@@ -101,7 +105,10 @@ def select_lengths(words: UIntArray, before: IntArray, rows: IntArray, lengths: 
     """lengths[select(rows)], in one pass."""
     found = np.empty(rows.size, dtype=np.uint32)
     for i in range(rows.size):
-        found[i] = lengths[_select(words, before, rows[i])]
+        raw = _select(words, before, rows[i])
+        if raw >= lengths.size:
+            raise ValueError("the counts do not fit the bitmap")
+        found[i] = lengths[raw]
     return found
 
 

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 
 from playhead.fingerprint import digest
@@ -26,11 +28,13 @@ from playhead.formats.spec import Rule, Spec, rules_of, spec_of
 from playhead.recipe.imports import source_digest
 from playhead.recipe.tree import Leaf, map_of, sample_key
 from playhead.recipe.values import Recipe
-from playhead.store import Stamp, stamp
+from playhead.store import Stamp, stamp, unreadable
 
-VERSION = 1
+VERSION = 2
 _KEY_CHARACTERS = 16
 _NAME_CHARACTERS = 80
+
+M = TypeVar("M", bound=Struct)
 
 
 class FileEntry(Struct, frozen=True):
@@ -46,10 +50,11 @@ class FileEntry(Struct, frozen=True):
 
 
 class ShardEntry(Struct, frozen=True):
-    """A shard in an index."""
+    """A shard in an index. `num_skipped` counts what is in its files and belongs to no row."""
 
     files: tuple[FileEntry, ...]
     num_rows: int
+    num_skipped: int = 0
 
     @property
     def name(self) -> str:
@@ -149,3 +154,13 @@ def entry_of(shard: Shard, num_rows: int) -> ShardEntry:
     """A shard as it is on disk now."""
     stamps = [(path, stamp(path)) for _, path in shard.files]
     return ShardEntry(tuple(FileEntry(path, found.size, found.mark) for path, found in stamps), num_rows)
+
+
+def decode_file(path: Path, kind: type[M]) -> M | None:
+    """A meta.json; None where there is none, or none that this version can read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    except OSError as error:
+        raise unreadable(str(path), error) from error

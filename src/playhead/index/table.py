@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from playhead.errors import NotPreparedError
 from playhead.formats.contract import Fetch, Rows
-from playhead.index.bits import select_lengths
 from playhead.index.histogram import Histogram
 from playhead.index.layout import Layout, layout_of
 from playhead.index.opened import Index, check_shard, open_index
@@ -65,21 +63,14 @@ class Table:
 
     def preload(self) -> None:
         """Have the system start reading the lengths, in order, while we go on."""
-        for lengths in (self.index.lengths, self.index.outputs):
-            mapped = getattr(lengths, "_mmap", None)
-            if isinstance(mapped, mmap.mmap):
-                mapped.madvise(mmap.MADV_WILLNEED)
+        self.index.preload()
 
     def find(self, sample_id: str) -> IntArray:
         """The selected rows with an id."""
         return self.selection.selected_rows(self.index.find(sample_id))
 
     def _look_up(self, lengths: Array | None, rows: IntArray) -> LengthArray:
-        if lengths is None:
-            return np.zeros(rows.size, dtype=np.uint32)
-        if self.selection.bitmap is None or self.selection.before is None:
-            return np.asarray(lengths).take(rows)
-        return select_lengths(self.selection.bitmap, self.selection.before, rows, lengths)
+        return np.zeros(rows.size, dtype=np.uint32) if lengths is None else self.selection.look_up(lengths, rows)
 
 
 def open_table(leaf: Leaf, recipe: Recipe) -> Table:
@@ -92,7 +83,7 @@ def open_table(leaf: Leaf, recipe: Recipe) -> Table:
         raise _not_prepared(layout, "its lengths were measured with random numbers of another `seed`")
     for shard in index.meta.shards:
         check_shard(shard, leaf.source.name)
-    selection = open_selection(layout)
+    selection = open_selection(layout, index.meta.num_rows)
     if selection is None:
         raise _not_prepared(layout, "its selection is missing, or older than the recipe")
     index.check_arrays()

@@ -4,7 +4,17 @@ Parallel, resumable after a kill, the same bytes whatever the engine and the num
 """
 
 from playhead.prepare.engines import Engine, Local, Ray
-from playhead.prepare.report import MeasureProgress, PrepareReport, Progress, SourceReport
+from playhead.prepare.report import Compiling, MeasureProgress, PrepareReport, Progress, SourceReport
 from playhead.prepare.run import prepare
 
-__all__ = ["Engine", "Local", "MeasureProgress", "PrepareReport", "Progress", "Ray", "SourceReport", "prepare"]
+__all__ = [
+    "Compiling",
+    "Engine",
+    "Local",
+    "MeasureProgress",
+    "PrepareReport",
+    "Progress",
+    "Ray",
+    "SourceReport",
+    "prepare",
+]

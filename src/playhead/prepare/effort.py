@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from playhead.formats.contract import Means
 from playhead.prepare.engines import Engine, Local
-from playhead.prepare.report import MeasureProgress, Progress
+from playhead.prepare.report import Event
 
 _CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with room to spare
 _LARGEST_CHUNK = 1 << 19  # beyond the processor's cache, larger is slower
@@ -26,8 +26,9 @@ class Effort:
     force: bool = False
     sidecars: bool = False
     processes: bool | None = None
-    progress: Callable[[Progress | MeasureProgress], None] | None = None
+    progress: Callable[[Event], None] | None = None
     measure: bool = False
+    verify: bool = False
     engine: Engine | None = None
 
     @property

@@ -15,7 +15,7 @@ _SELECTION_BYTES = 0.2
 
 def estimate_source(layout: Layout, effort: Effort) -> Outcome:
     """The report of a source as it would be; its rows are judged from the first chunk of one shard."""
-    survey, failures = survey_source(layout, effort.force)
+    survey, failures = survey_source(layout, effort)
     if failures:
         return Outcome(None, tuple(failures))
     up_to_date = survey.up_to_date(layout)
@@ -48,6 +48,8 @@ def estimate_source(layout: Layout, effort: Effort) -> Outcome:
             index_bytes=round(num_rows * bytes_per_row(layout.spec, num_tracks)),
             changed=not up_to_date,
             measured_rows=num_rows - reused if layout.measured else 0,
+            damaged=survey.damaged,
+            evaluation=layout.leaf.evaluation,
         ),
         (),
     )

@@ -6,7 +6,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playhead.errors import PrepareError
@@ -17,24 +17,48 @@ from playhead.store import writing_to
 def only_one(
     directory: Path, doing: str = "prepared", expected: str = "one `playhead prepare` at a time for each source"
 ) -> Iterator[None]:
-    """Hold the lock of an index or another directory, or say who does."""
+    """Hold the lock of an index or another directory, or say who does. Nothing is left of it afterwards."""
     path = directory.with_name(f"{directory.name}.lock")
-    with writing_to(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    is_new = not path.parent.exists()
+    descriptor = _locked(path, directory, doing, expected)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
-            raise PrepareError(
-                f"{directory}: is being {doing} by {holder}",
-                expected=expected,
-                fix="wait until it is done; what it finishes need not be done again",
-            ) from error
         with writing_to(path):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
+        with suppress(OSError):
+            path.unlink()  # while it is held: whoever has opened it meanwhile sees that it is gone
         os.close(descriptor)
+        if is_new:
+            with suppress(OSError):
+                path.parent.rmdir()  # unless something was put there
+
+
+def _locked(path: Path, directory: Path, doing: str, expected: str) -> int:
+    """A descriptor that holds the lock of the file that is at this path now."""
+    while True:
+        with writing_to(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            os.close(descriptor)
+            raise PrepareError(
+                f"{directory}: is being {doing} by {holder}",
+                expected=expected,
+                fix="wait until it is done; what it finishes need not be done again",
+            ) from error
+        if _is_at(descriptor, path):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether a file is still the one at its path: its holder before us may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

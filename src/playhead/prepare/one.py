@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
 from playhead.index.layout import Layout
 from playhead.index.opened import Index, open_index
-from playhead.index.selection import SelectionMeta, nothing_left, open_selection, write_selection
+from playhead.index.selection import (
+    Selection,
+    SelectionMeta,
+    nothing_left,
+    open_selection,
+    selection_damage,
+)
+from playhead.index.sweep import write_selection
 from playhead.prepare.effort import Effort
 from playhead.prepare.engines.shared import expect_file
 from playhead.prepare.lock import only_one
@@ -18,6 +27,7 @@ from playhead.prepare.merge import Contents, Piece, merge
 from playhead.prepare.parts import Summary, part_path
 from playhead.prepare.report import Progress, SourceReport
 from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
+from playhead.prepare.verify import verify_rows
 from playhead.prepare.work import ScanJob, run_jobs, write_sidecars
 from playhead.recipe.values import Recipe
 from playhead.store import writing_to
@@ -37,14 +47,16 @@ class _Done:
     changed: bool
     measured_rows: int = 0
     num_sidecars: int = 0
+    damaged: tuple[str, ...] = ()
+    verified_rows: int = 0
 
 
 def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
     """Bring one source up to date, holding its lock. Failures of shards are gathered, not raised."""
-    with only_one(layout.directory):
+    with only_one(layout.directory), _nothing_useless_left(layout):
         _finish_swap(layout.directory)
-        survey, failures = survey_source(layout, effort.force)
-        done = _Done(survey.to_scan(), not survey.up_to_date(layout))
+        survey, failures = survey_source(layout, effort)
+        done = _Done(survey.to_scan(), not survey.up_to_date(layout), damaged=survey.damaged)
         if done.changed:
             if layout.measured and not effort.measure:
                 raise _unmeasured(layout)
@@ -57,11 +69,29 @@ def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
             return Outcome(None, tuple(failures))
         index = open_index(layout.directory)
         assert index is not None
+        if effort.verify:
+            failures += verify_rows(layout, index, effort)
+            if failures:
+                return Outcome(None, tuple(failures))
+            done.verified_rows = index.meta.num_rows
         return _select(layout, survey, index, effort, done)
 
 
+@contextmanager
+def _nothing_useless_left(layout: Layout) -> Iterator[None]:
+    """After a failure, remove all but the parts that were finished, with which the next run goes on."""
+    try:
+        yield
+    finally:
+        parts = parts_directory(layout)
+        with suppress(OSError):
+            parts.rmdir()  # unless a part is there
+        for place in (layout.directory, *layout.directory.glob("selection-*")):
+            shutil.rmtree(place.with_name(f"{place.name}.new"), ignore_errors=True)
+
+
 def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: _Done) -> Outcome:
-    opened = None if effort.force else open_selection(layout)
+    opened = None if effort.force else _sound_selection(layout, index, effort, done)
     meta = write_selection(layout, index) if opened is None else opened.meta
     _sweep_up(layout)
     if meta.num_rows == 0:
@@ -69,6 +99,13 @@ def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: 
         return Outcome(None, (Failure(layout.leaf.source.name, layout.leaf.path, problem),))
     done.changed = done.changed or opened is None
     return Outcome(_report(layout, survey, index, meta, done), ())
+
+
+def _sound_selection(layout: Layout, index: Index, effort: Effort, done: _Done) -> Selection | None:
+    """The selection in place, if it is there and what was written."""
+    damage = selection_damage(layout, everything=effort.verify)
+    done.damaged += damage
+    return None if damage else open_selection(layout, index.meta.num_rows)
 
 
 def _unmeasured(layout: Layout) -> PrepareError:
@@ -195,4 +232,8 @@ def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMe
         changed=done.changed,
         measured_rows=done.measured_rows,
         num_sidecars=done.num_sidecars,
+        damaged=done.damaged,
+        verified_rows=done.verified_rows,
+        num_skipped=sum(entry.num_skipped for entry in index.meta.shards),
+        evaluation=layout.leaf.evaluation,
     )

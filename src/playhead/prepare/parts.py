@@ -40,10 +40,11 @@ class Summary(Struct, frozen=True):
     roles: tuple[str, ...]
     tracks: tuple[str, ...]
     num_rows: int
+    num_skipped: int = 0
 
     @property
     def entry(self) -> ShardEntry:
-        return ShardEntry(self.files, self.num_rows)
+        return ShardEntry(self.files, self.num_rows, self.num_skipped)
 
 
 def part_path(directory: Path, entry: ShardEntry) -> Path:
@@ -54,11 +55,12 @@ def part_path(directory: Path, entry: ShardEntry) -> Path:
 def write_part(format: Format, shard: Shard, spec: Spec, means: Means, directory: Path) -> Summary:  # noqa: A002
     """Scan a shard into its part file. A shard that changes under the scan is refused."""
     before = entry_of(shard, 0)
-    num_rows = 0
+    num_rows = num_skipped = 0
     tracks: tuple[str, ...] = ()
     with replacing(part_path(directory, before)) as file:
         for chunk in format.scan(shard, spec, means):
             num_rows += chunk.num_rows
+            num_skipped += chunk.num_skipped
             tracks = tuple(chunk.offsets)
             packed = msgspec.msgpack.encode(_frame(chunk))
             file.write(len(packed).to_bytes(_SIZE_BYTES, "little") + packed)
@@ -71,7 +73,7 @@ def write_part(format: Format, shard: Shard, spec: Spec, means: Means, directory
             )
         if entry_of(shard, 0) != before:
             raise DataError(f"{shard.name}: changed while it was scanned", fix="run it again when it is complete")
-        summary = Summary(before.files, tuple(role for role, _ in shard.files), tracks, num_rows)
+        summary = Summary(before.files, tuple(role for role, _ in shard.files), tracks, num_rows, num_skipped)
         packed = msgspec.msgpack.encode(summary)
         size = len(packed).to_bytes(_SIZE_BYTES, "little")
         file.write(size + packed + size)

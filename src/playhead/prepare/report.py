@@ -20,19 +20,29 @@ class Progress(Struct, frozen=True):
 
 
 class MeasureProgress(Struct, frozen=True):
-    """Some rows of a shard are measured: `done_rows` of the source's `total_rows` to measure are so far."""
+    """Some rows of a shard are measured or verified: `done_rows` of the source's `total_rows` are so far."""
 
     source: str
     shard: str
     done_rows: int
     total_rows: int
+    doing: str = "measuring"
+
+
+class Compiling(Struct, frozen=True):
+    """The kernels of the plan are being compiled, or loaded where they have been."""
+
+
+Event = Progress | MeasureProgress | Compiling
 
 
 class SourceReport(Struct, frozen=True):
     """One source: what it holds and what was done for it.
 
     In a dry run the numbers of rows are estimates, and `scanned_*` and `measured_rows` are what would be done.
-    `changed` is about the index and the selection; sidecars are counted apart.
+    `changed` is about the index and the selection; sidecars are counted apart. `damaged` are the arrays that were not
+    what had been written, and were made again. `num_skipped` counts members of tars that belong to no sample.
+    `evaluation` is the evaluation set that the source is in.
     """
 
     name: str
@@ -53,6 +63,10 @@ class SourceReport(Struct, frozen=True):
     changed: bool
     measured_rows: int = 0
     num_sidecars: int = 0
+    damaged: tuple[str, ...] = ()
+    verified_rows: int = 0
+    num_skipped: int = 0
+    evaluation: str | None = None
 
 
 class PrepareReport(Struct, frozen=True):

@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 from playhead.errors import Failure, PlayheadError, PrepareError, RecipeError
 from playhead.index.layout import layout_of
+from playhead.index.table import open_table
+from playhead.plan.parts import shard_ranges
 from playhead.prepare.effort import Effort, default_workers
 from playhead.prepare.engines import Engine
 from playhead.prepare.estimate import estimate_source
+from playhead.prepare.kernels import compile_kernels
 from playhead.prepare.one import Outcome, prepare_source
-from playhead.prepare.report import MeasureProgress, PrepareReport, Progress
-from playhead.recipe.tree import Leaf, leaves
+from playhead.prepare.report import Compiling, Event, PrepareReport
+from playhead.recipe.tree import Leaf, branches, leaves
 from playhead.recipe.values import Recipe
 
 _LEAST_MEMORY_MB = 8
@@ -25,17 +28,21 @@ def prepare(
     dry_run: bool = False,
     memory_mb: int = 256,
     sidecars: bool = False,
-    progress: Callable[[Progress | MeasureProgress], None] | None = None,
+    progress: Callable[[Event], None] | None = None,
     processes: bool | None = None,
     measure: bool = False,
+    verify: bool = False,
     engine: Engine | None = None,
 ) -> PrepareReport:
     """Index and select every source; what is up to date is left alone.
 
-    `measure` also runs the map over all rows of sources whose lengths are to be measured. A failure does not stop
-    other shards and sources: all are listed in the PrepareError at the end, and what was finished is kept. `processes`
-    forces or forbids worker processes; by default small jobs do without. An `engine` does all jobs in their place, on
-    workers of its own; it is closed at the end.
+    The kernels that a plan of the recipe needs are compiled and kept, so that no rank has to. `measure` also runs the
+    map over all rows of sources whose lengths are to be measured. `verify` reads every row once, so that those which do
+    not parse are named now, and compares every array with its digest.
+
+    A failure does not stop other shards and sources: all are listed in the PrepareError at the end, and what was
+    finished is kept. `processes` forces or forbids worker processes; by default small jobs do without. An `engine` does
+    all jobs in their place, on workers of its own; it is closed at the end.
     """
     if engine is not None and (workers is not None or processes is not None):
         raise RecipeError(
@@ -53,6 +60,7 @@ def prepare(
         processes=processes,
         progress=progress,
         measure=measure,
+        verify=verify,
         engine=engine,
     )
     try:
@@ -64,6 +72,11 @@ def prepare(
     failures = tuple(dict.fromkeys(failure for outcome in outcomes for failure in outcome.failures))
     if failures:
         raise _failed(failures)
+    if not dry_run:
+        _check_parts(recipe)
+        if progress is not None:
+            progress(Compiling())
+        compile_kernels(recipe)
     reports = tuple(outcome.report for outcome in outcomes if outcome.report is not None)
     return PrepareReport(reports, dry_run=dry_run)
 
@@ -74,6 +87,13 @@ def _attempt(leaf: Leaf, recipe: Recipe, effort: Effort, dry_run: bool) -> Outco
         return estimate_source(layout, effort) if dry_run else prepare_source(layout, recipe, effort)
     except PlayheadError as error:
         return Outcome(None, (Failure(leaf.source.name, leaf.path, str(error)),))
+
+
+def _check_parts(recipe: Recipe) -> None:
+    """Refuse a source that has fewer shards with rows than the recipe has parts."""
+    for branch in branches(recipe) if recipe.parts > 1 else ():
+        for leaf in branch.leaves():
+            shard_ranges(leaf, open_table(leaf, recipe).shard_rows, recipe.parts)
 
 
 def _failed(failures: tuple[Failure, ...]) -> PrepareError:

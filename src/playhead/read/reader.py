@@ -109,7 +109,7 @@ class Reader:
                 own = _own_length(source, candidate, planned)
                 sample = self._sample(source, epoch, candidate, own, None)
                 return sample if planned is None else cut(sample, self._recipe, source.leaf, planned)
-            except PlayheadError as error:
+            except (SampleError, DataError) as error:
                 reason = error.problem
         raise DataError(
             f'source "{source.name}", row {row:,}: no sample of the micro-batch can be read, and none of '
@@ -177,7 +177,9 @@ class Reader:
                 incidents.append(Incident(*found))
 
     def _replaces(self, error: PlayheadError) -> bool:
-        """Whether the recipe wants another sample in place of one that failed like this."""
+        """Whether the recipe wants another sample in place of one that failed like this; not if it is not at fault."""
+        if not isinstance(error, SampleError | DataError):
+            return False
         policy = self._recipe.on_length_mismatch if isinstance(error, LengthError) else self._recipe.on_error
         return policy == "substitute"
 
@@ -194,7 +196,7 @@ class Reader:
         for candidate in _by_length(source.table, candidates(source.key, epoch, row, source.table.num_rows), planned):
             if candidate == row:
                 continue
-            with suppress(PlayheadError):
+            with suppress(SampleError, DataError):
                 own = _own_length(source, candidate, planned)
                 return self._sample(source, epoch, candidate, own, None), candidate
         return None, None

@@ -9,19 +9,17 @@ import msgspec
 from playhead.errors import RecipeError
 from playhead.recipe.check_batching import check_batching
 from playhead.recipe.check_delivery import check_delivery
+from playhead.recipe.check_sizes import check_batch_sizes, check_sizes
 from playhead.recipe.check_source import check_source
 from playhead.recipe.check_streams import check_streams
 from playhead.recipe.check_weights import check_weights
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import SUM_NAME, Fixed, Group, Recipe, Source
 
-_LARGEST_SEED = 2**64 - 1
-
 
 def check(recipe: Recipe) -> None:
     """Refuse a recipe that breaks a rule; which rules need a look at the data is for later stages."""
-    if not 0 <= recipe.seed <= _LARGEST_SEED:
-        raise RecipeError("seed: does not fit 64 bits", found=str(recipe.seed), expected=f"0 to {_LARGEST_SEED}")
+    check_sizes(recipe)
     _check_lists(recipe)
     check_weights(recipe)
     check_delivery(recipe)
@@ -30,15 +28,16 @@ def check(recipe: Recipe) -> None:
     evaluation = tuple(evaluation_branch(recipe, split) for split in recipe.evaluation)
     _check_names(recipe, training, evaluation)
     for branch in (*training, *evaluation):
-        _check_branch(branch)
+        _check_branch(branch, recipe)
 
 
-def _check_branch(branch: Branch) -> None:
+def _check_branch(branch: Branch, recipe: Recipe) -> None:
     leaves = branch.leaves()
     for leaf in leaves:
         check_source(leaf)
         _check_has_length(leaf, branch)
     _check_units(leaves)
+    check_batch_sizes(branch, recipe)
     check_batching(leaves)
 
 

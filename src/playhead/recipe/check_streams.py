@@ -6,8 +6,6 @@ from playhead.errors import RecipeError
 from playhead.recipe.tree import Branch
 from playhead.recipe.values import Budget, Fixed, Group, Pack, Recipe, Source
 
-LARGEST_WINDOW = 2**22
-
 
 def check_streams(recipe: Recipe, training: tuple[Branch, ...]) -> None:
     grouped = training[0].root.path != "sources"
@@ -149,8 +147,6 @@ def _check_window(branch: Branch, recipe: Recipe) -> None:
         return
     where = _owner(branch, recipe, "window_size")
     multiple = lanes * branch.batching.size if isinstance(branch.batching, Fixed) else lanes
-    if branch.window_size > LARGEST_WINDOW:
-        raise RecipeError(f"{where}: is too large", found=str(branch.window_size), expected=f"at most {LARGEST_WINDOW}")
     if branch.window_size % multiple:
         parts = f"size * lanes = {multiple}" if isinstance(branch.batching, Fixed) else f"the lanes ({multiple})"
         above = -(-branch.window_size // multiple) * multiple

@@ -19,12 +19,13 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Leaf:
-    """A source where it stands in the recipe."""
+    """A source where it stands in the recipe; `evaluation` names the evaluation set it is in."""
 
     path: str
     source: Source
     batching: Batching
     batching_path: str
+    evaluation: str | None = None
 
     @property
     def unit(self) -> Unit:
@@ -126,7 +127,7 @@ def evaluation_branch(recipe: Recipe, split: str) -> Branch:
     chosen = recipe.evaluation[split]
     path = f"evaluation.{split}"
     leaves = tuple(
-        Leaf(f"{path}.sources[{i}]", source, chosen.batching, f"{path}.batching")
+        Leaf(f"{path}.sources[{i}]", source, chosen.batching, f"{path}.batching", split)
         for i, source in enumerate(chosen.sources)
     )
     return Branch(split, Node(path, leaves, None, None), chosen.batching, "samples", chosen.lanes, None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from collections.abc import Iterator
@@ -11,7 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from playhead.errors import DataError
+from playhead.errors import DataError, StoreError
+
+_NO_DESCRIPTORS = "raise the limit on open files (`ulimit -n`), or open fewer loaders in one process"
+FAILURES = {
+    errno.EMFILE: _NO_DESCRIPTORS,
+    errno.ENFILE: "close other programs, or raise the limit on open files of the whole system (`sysctl fs.file-max`)",
+    errno.ENOMEM: "free memory, or raise the limit on it (`ulimit -v`) or on mappings (`sysctl vm.max_map_count`)",
+    errno.EIO: "check the disk or the mount, then run it again",
+    errno.ESTALE: "check the network file system, then run it again",
+}
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -75,7 +85,10 @@ def match_local(pattern: str) -> list[str]:
     return sorted(path for path in matches if not Path(path).is_dir())
 
 
-def unreadable(path: str, error: OSError) -> DataError:
+def unreadable(path: str, error: OSError) -> DataError | StoreError:
+    """What a failed read means: a StoreError where it says nothing about the file itself."""
+    if error.errno in FAILURES:
+        return StoreError(f"{path}: cannot be read", found=error.strerror, fix=FAILURES[error.errno])
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: no such file", fix="correct the path, or restore the file")
     return DataError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import repeat
@@ -10,12 +11,12 @@ from operator import sub
 from threading import Lock
 from typing import NamedTuple
 
-from playhead.errors import DataError
+from playhead.errors import DataError, StoreError
 from playhead.store.local import LocalFile, Stamp, unreadable
 
 NEAR_BYTES = 1 << 14  # reading this much for nothing costs less than another request
 MOST_JOINED_BYTES = 1 << 22
-MOST_OPEN = 256
+MOST_OPEN = 256  # and at most a quarter of what the process may open
 
 
 class Spans(NamedTuple):
@@ -32,9 +33,9 @@ class OpenFiles:
     not misread.
     """
 
-    def __init__(self, expected: Callable[[str], Stamp | None] | None = None, most_open: int = MOST_OPEN) -> None:
+    def __init__(self, expected: Callable[[str], Stamp | None] | None = None, most_open: int | None = None) -> None:
         self._expected = expected
-        self._most_open = most_open
+        self._most_open = _most_open() if most_open is None else most_open
         self._files: OrderedDict[str, _Owned] = OrderedDict()
         self._lock = Lock()
 
@@ -119,7 +120,7 @@ class OpenFiles:
             if owned is not None:
                 self._files.move_to_end(path)
                 return owned
-        owned = _Owned(path)
+        owned = self._opened(path)
         expected = self._expected(path) if self._expected is not None else None
         if expected is not None and owned.stamp != expected:
             raise _changed(path, owned.stamp, expected)
@@ -128,6 +129,20 @@ class OpenFiles:
             while len(self._files) > self._most_open:
                 self._files.popitem(last=False)
         return owned
+
+    def _opened(self, path: str) -> _Owned:
+        """A file newly opened; where that fails, once more with those closed that nobody reads just now."""
+        try:
+            return _Owned(path)
+        except StoreError:
+            with self._lock:
+                self._files.clear()
+            return _Owned(path)
+
+
+def _most_open() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, limit // 4))
 
 
 def _far_apart(firsts: list[int]) -> bool:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from playhead.errors import PrepareError
+from playhead.store.local import FAILURES
 
-_REMEDIES = {
+_REMEDIES = FAILURES | {
     errno.ENOSPC: "free some space, or write to a larger disk (`cache_dir`, `--out`); finished shards are kept",
     errno.EDQUOT: "free some of your quota, or write elsewhere (`cache_dir`, `--out`); finished shards are kept",
     errno.EFBIG: "raise the limit on file sizes (ulimit -f), or write to another file system (`cache_dir`, `--out`)",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -29,8 +31,14 @@ class Local:
         queue = _Queue(iter(jobs))
         while queue.first is not None:
             spawn = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_die_with_parent) as pool:
-                _feed(pool, queue, self.workers, done)
+            others = set(multiprocessing.active_children())
+            with ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_begin_worker) as pool:
+                try:
+                    _feed(pool, queue, self.workers, done)
+                except BaseException:  # an interrupt, or a bug: nobody waits for what is in flight
+                    for process in set(multiprocessing.active_children()) - others:
+                        process.kill()
+                    raise
 
     def close(self) -> None:
         """Nothing is held."""
@@ -53,7 +61,8 @@ def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[
     try:
         while flying or queue.first is not None:
             while queue.first is not None and len(flying) < workers:
-                flying[pool.submit(outcome_of, queue.first)] = queue.first
+                with _signals_wait():
+                    flying[pool.submit(outcome_of, queue.first)] = queue.first
                 queue.advance()
             finished, _ = wait(flying, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -65,8 +74,19 @@ def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[
             done(job, _died(job, names))
 
 
-def _die_with_parent() -> None:
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Start a worker undisturbed, and let it inherit that Ctrl-C is not for it: its parent ends it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_worker() -> None:
     """A worker whose parent was killed would wait for ever: no end of file comes from a queue that it holds too."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     parent = multiprocessing.parent_process()
     assert parent is not None
 

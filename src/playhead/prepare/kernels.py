@@ -1,0 +1,34 @@
+"""What a loader compiles before its first batch, compiled ahead: a job of a thousand ranks should not do it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from playhead.errors import PlayheadError
+from playhead.feed.open import map_tables, plan_tables
+from playhead.feed.totals import running_totals
+from playhead.read.faults import candidates
+from playhead.recipe.values import Recipe
+
+
+def compile_kernels(recipe: Recipe) -> None:
+    """Plan the first step of every stream of a prepared recipe as a loader would, for the kernels it takes.
+
+    They are kept on disk (see `kernel` in types.py). What the plan refuses is for those to say who ask for it.
+    """
+    for split in (None, *recipe.evaluation):
+        with suppress(PlayheadError):
+            _plan_first_step(recipe, split)
+    candidates(0, 0, 0, 1)
+
+
+def _plan_first_step(recipe: Recipe, split: str | None) -> None:
+    tables = map_tables(recipe, split)
+    plan = plan_tables(recipe, tables, split)
+    next(iter(plan.steps()), None)
+    for number in range(len(plan.streams)):
+        running_totals(plan, number, plan.window(number, 0))
+    for table in tables.values():
+        table.raw_rows(np.zeros(1, dtype=np.int64))
