@@ -2,8 +2,8 @@
 
     PlayheadError
     ├── RecipeError        the recipe says something that cannot be done
-    ├── DataError          a file is missing, broken, or not what it was when indexed
-    ├── StoreError         the system or the storage failed, whatever is in the files: never a bad sample
+    ├── DataError          a file is missing, or what it holds is broken
+    ├── StoreError         the storage failed, or a file is not what it was when indexed: never a bad sample
     ├── NotPreparedError   an index is missing or older than the recipe: run `playhead prepare`
     ├── WorldSizeError     the number of ranks does not fit the lanes
     ├── EndOfStreamError   a step past the end of a finite stream was asked for
@@ -66,11 +66,12 @@ class RecipeError(PlayheadError):
 
 
 class DataError(PlayheadError):
-    """A file is missing, broken, or not what it was when it was indexed."""
+    """A file is missing, or what it holds is broken."""
 
 
 class StoreError(PlayheadError):
-    """The system or the storage failed: no descriptors or memory left, or a disk that does not answer.
+    """The storage failed: a shard that is not what it was when it was indexed, no descriptors or memory left, or a disk
+    that does not answer.
 
     It says nothing about the sample that was being read, so it is never substituted, quarantined or counted.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corpora import lengths_of, prepared, recipe_in, take, write_speech, write_text
-from playhead.errors import DataError, NotPreparedError
+from playhead.errors import DataError, NotPreparedError, StoreError
 from playhead.feed import open_plan
 from playhead.recipe.values import Recipe
 
@@ -70,7 +70,7 @@ def test_a_shard_changed_after_indexing_is_named(tmp_path: Path, change: Callabl
     recipe = recipe_of(tmp_path)
     prepared(recipe)
     change(tmp_path / "a-001.jsonl")
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(StoreError) as caught:
         open_plan(recipe)
     assert caught.value.problem == f'{tmp_path}/a-001.jsonl: changed since source "a" was indexed'
     assert "playhead prepare" in str(caught.value.fix)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from playhead.errors import DataError, NotPreparedError
+from playhead.errors import DataError, NotPreparedError, StoreError
 from playhead.formats.registry import format_of
 from playhead.index.table import open_tables
 from playhead.prepare import prepare
@@ -43,11 +43,11 @@ def test_a_shard_changed_since_indexing_is_named(tmp_path: Path) -> None:
     prepare(recipe)
     path = tmp_path / "1.jsonl"
     os.utime(path, ns=(1, 1))
-    with pytest.raises(DataError, match=r"1.jsonl: changed since"):
+    with pytest.raises(StoreError, match=r"1.jsonl: changed since"):
         table_of(recipe)
     prepare(recipe)
     path.write_bytes(path.read_bytes() + b'{"n": 1, "id": "x"}\n')
-    with pytest.raises(DataError, match=r"1.jsonl: changed since") as caught:
+    with pytest.raises(StoreError, match=r"1.jsonl: changed since") as caught:
         table_of(recipe)
     assert "found" in str(caught.value)
     path.unlink()

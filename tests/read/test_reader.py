@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from corpora import recipe_in
 from deliveries import write_audio, write_tokens
-from playhead.errors import DataError, SampleError
+from playhead.errors import DataError, SampleError, StoreError
 from playhead.index.table import open_tables
 from playhead.order.picks import Picks
 from playhead.plan.resolve import leaves_by_stream
@@ -83,22 +84,30 @@ def rot(path: Path) -> None:
     os.utime(path, ns=(mark, mark))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [(vanish, "no such file"), (grow, "changed since it was indexed"), (rot, "broken JSON")],
-)
-def test_a_file_that_is_not_what_it_was_is_named_with_the_row(
-    recipe: Recipe, tmp_path: Path, change: Callable[[Path], None], words: str
-) -> None:
+def test_a_row_that_is_not_what_it_was_is_named(recipe: Recipe, tmp_path: Path) -> None:
     reader = reader_of(recipe)
-    change(tmp_path / "text-000.jsonl")
-    with pytest.raises(DataError) as caught:
+    rot(tmp_path / "text-000.jsonl")
+    with pytest.raises(DataError, match="broken JSON") as caught:
         reader.read(request([1, 1, 0, 1], [7, 8, 0, 0]))
     assert caught.value.problem.startswith('source "text", row 0')
     assert f"{tmp_path}/text-000.jsonl" in caught.value.problem
-    assert words in caught.value.problem
     samples, _ = reader.read(request([1, 0], [7, 0]))  # what is whole is read as ever
     assert samples[0]["id"] == "text-1-1"
+
+
+@pytest.mark.parametrize("policy", ["raise", "substitute"])
+@pytest.mark.parametrize(("change", "words"), [(vanish, "no such file"), (grow, "changed since it was indexed")])
+def test_a_shard_that_changed_or_is_gone_is_an_error_and_its_rows_are_not_replaced(
+    recipe: Recipe, tmp_path: Path, change: Callable[[Path], None], words: str, policy: str
+) -> None:
+    reader = reader_of(msgspec.structs.replace(recipe, on_error=policy))
+    change(tmp_path / "text-000.jsonl")
+    with pytest.raises(StoreError, match=words) as caught:
+        reader.read(request([1, 1, 0, 1], [7, 8, 0, 0]))
+    assert f"{tmp_path}/text-000.jsonl" in caught.value.problem
+    samples, incidents = reader.read(request([1, 0], [7, 0]))  # what is whole is read as ever
+    assert samples[0]["id"] == "text-1-1"
+    assert incidents == []
 
 
 def test_a_broken_member_of_a_tar_is_named_with_row_file_and_member(recipe: Recipe, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.errors import DataError
+from playhead.errors import StoreError
 from playhead.store import OpenFiles, Spans, read_spans, spans, stamp
 
 SIZE = 300_000
@@ -145,7 +145,7 @@ def test_a_file_that_changed_is_refused_also_while_it_is_open(
         assert reader([str(path)], these((0, 3))) == [b"xxx"]
     change(path)
     for _ in range(2):  # it is not forgotten either
-        with pytest.raises(DataError, match=f"{path}: changed since it was indexed") as caught:
+        with pytest.raises(StoreError, match=f"{path}: changed since it was indexed") as caught:
             reader([str(path)], these((0, 900)))
         assert f"modification mark {before.mark}" in str(caught.value.expected)
     path.write_bytes(b"x" * 1000)
@@ -160,7 +160,7 @@ def test_a_file_that_vanished_is_named_unless_it_is_open(tmp_path: Path) -> None
     assert reader([str(path)], these((0, 2))) == [b"he"]
     path.unlink()
     assert reader([str(path)], these((1, 5))) == [b"ello"]  # as the system has it
-    with pytest.raises(DataError, match=f"{path}: no such file"):
+    with pytest.raises(StoreError, match=f"{path}: no such file"):
         OpenFiles()([str(path)], these((0, 2)))
 
 
@@ -168,7 +168,7 @@ def test_a_range_past_the_end_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"hello")
     for ranges in ([(2, 9)], [(0, 1), (2, 9)], these((0, 1), (200_000, 200_001))):
-        with pytest.raises(DataError, match=f"{path}: ends before the row does"):
+        with pytest.raises(StoreError, match=f"{path}: ends before the row does"):
             read_spans([str(path)] * len(ranges), these(*ranges))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from playhead.errors import DataError, NotPreparedError
+from playhead.errors import NotPreparedError, StoreError
 from playhead.formats.contract import Fetch, Rows, Shard
 from playhead.index.arrays import map_array
 from playhead.index.integrity import damaged
@@ -160,7 +160,7 @@ def check_shard(entry: ShardEntry, source: str) -> None:
     for file in entry.files:
         found = stamp(file.path)
         if found != file.stamp:
-            raise DataError(
+            raise StoreError(
                 f'{file.path}: changed since source "{source}" was indexed',
                 found=f"{found.size:,} bytes, modification mark {found.mark}",
                 expected=f"{file.size:,} bytes, modification mark {file.mark}",

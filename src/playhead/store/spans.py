@@ -134,10 +134,13 @@ class OpenFiles:
         """A file newly opened; where that fails, once more with those closed that nobody reads just now."""
         try:
             return _Owned(path)
-        except StoreError:
+        except (StoreError, DataError):
             with self._lock:
                 self._files.clear()
+        try:
             return _Owned(path)
+        except DataError as error:  # it was there, and could be read, when it was indexed
+            raise StoreError(error.problem, found=error.found, fix=error.fix) from error
 
 
 def _most_open() -> int:
@@ -174,8 +177,8 @@ class _Owned:
             os.close(self._descriptor)
 
 
-def _too_short(path: str, first: int, end: int, size: int) -> DataError:
-    return DataError(
+def _too_short(path: str, first: int, end: int, size: int) -> StoreError:
+    return StoreError(
         f"{path}: ends before the row does",
         found=f"{size:,} bytes from byte {first:,} on",
         expected=f"{end - first:,}",
@@ -183,8 +186,8 @@ def _too_short(path: str, first: int, end: int, size: int) -> DataError:
     )
 
 
-def _changed(path: str, found: Stamp, expected: Stamp) -> DataError:
-    return DataError(
+def _changed(path: str, found: Stamp, expected: Stamp) -> StoreError:
+    return StoreError(
         f"{path}: changed since it was indexed",
         found=f"{found.size:,} bytes, modification mark {found.mark}",
         expected=f"{expected.size:,} bytes, modification mark {expected.mark}",
