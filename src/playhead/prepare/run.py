@@ -102,6 +102,6 @@ def _failed(failures: tuple[Failure, ...]) -> PrepareError:
     things = "1 thing" if len(failures) == 1 else f"{len(failures):,} things"
     return PrepareError(
         f"preparing could not finish: {things} failed",
-        fix="mend these and run it again; what was finished is kept",
+        fix="fix these and run it again; what was finished is kept",
         failures=failures,
     )

@@ -18,7 +18,6 @@ from playhead.errors import PrepareError
 from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
 from playhead.prepare.engines.contract import Done, J, Job, outcome_of
 
-
 _PATIENCE_SECONDS = 2.0
 
 
