@@ -9,13 +9,19 @@ TEST := $(VENV)/.installed-test
 TRAINERS := $(VENV)/.installed-trainers
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test test-full test-trainers lint bench
+.PHONY: demo test test-quick test-full test-trainers lint bench
 
 demo: $(CORE)
 	@$(BIN)/playhead demo
 
+# Both cores are used; a file's tests stay together, for they share what they have made.
 test: lint
-	@$(BIN)/python -m pytest -m "not full and not trainers"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full and not trainers"
+
+# For everyday work: no commands, no kills, no clusters.
+test-quick: $(TEST)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/deal tests/golden tests/index tests/laws tests/plan tests/read \
+	  tests/recipe tests/store
 
 # A browser is installed where we may; where we may not, the tests that need one say so.
 test-full: $(TEST)
@@ -38,8 +44,8 @@ bench: $(CORE)
 	@for file in $$(grep -l __main__ benchmarks/*.py); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 $(VENV)/pyvenv.cfg:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "Playhead needs Python 3.10 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Playhead needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { \
 	  rm -rf $(VENV); echo "Could not make a virtual environment; on Debian: apt install python3-venv" >&2; exit 1; }

@@ -12,7 +12,7 @@
     ├── WorkerError        a worker process died
     └── PrepareError       preparing could not finish; lists what failed
 
-Each message is a small letter: what is wrong, what was found, what was expected, what to do.
+Each message says what is wrong, what was found, what was expected, what to do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN_FAILURES = 20
 
 
 class PlayheadError(Exception):
-    """Something the user can mend. `problem` says what and where; the rest is optional."""
+    """Something the user can fix. `problem` says what and where; the rest is optional."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class PlayheadError(Exception):
         self.found = found
         self.expected = expected
         self.fix = fix
-        super().__init__(self.letter())
+        super().__init__(self.message())
 
-    def letter(self) -> str:
+    def message(self) -> str:
         lines = [self.problem]
         labelled = (("found", self.found), ("expected", self.expected), ("to fix", self.fix))
         lines += [f"  {label:<9} {text}" for label, text in labelled if text is not None]
@@ -103,7 +103,7 @@ class WorkerError(PlayheadError):
 
 @dataclass(frozen=True)
 class Failure:
-    """One of several things that went wrong, and where: a shard, or a source as a whole. `problem` is its letter."""
+    """One of several things that went wrong, and where: a shard, or a source as a whole. `problem` is its message."""
 
     source: str
     place: str
@@ -125,8 +125,8 @@ class PrepareError(PlayheadError):
         self.failures = failures
         super().__init__(problem, found=found, expected=expected, fix=fix)
 
-    def letter(self) -> str:
-        first, *rest = super().letter().split("\n")
+    def message(self) -> str:
+        first, *rest = super().message().split("\n")
         shown = [f"{failure.source}: {failure.problem}" for failure in self.failures[:_SHOWN_FAILURES]]
         if len(self.failures) > _SHOWN_FAILURES:
             shown.append(f"and {len(self.failures) - _SHOWN_FAILURES:,} more")

@@ -112,7 +112,7 @@ def test_failures_are_listed_and_the_rest_is_kept(tmp_path: Path) -> None:
     assert blocks[1].startswith(f"  gone: {tmp_path}/gone.jsonl: no such file\n    to fix    ")
     assert blocks[2].startswith(f"  bad: {tmp_path}/bad-1.jsonl, line 2, byte 9: broken JSON\n    found     ")
     assert blocks[3].startswith(f'  bad: {tmp_path}/bad-2.jsonl, line 1, byte 0: field "n" is not a length\n')
-    assert blocks[4] == "  to fix    mend these and run it again; what was finished is kept\n"
+    assert blocks[4] == "  to fix    fix these and run it again; what was finished is kept\n"
 
     error = refused(tmp_path, "prepare", "r.yaml")
     assert error["type"] == "PrepareError"

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from playhead.errors import DataError, NotPreparedError
+from playhead.errors import NotPreparedError, StoreError
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
 from small_data import all_lengths, bytes_of, recipe_over, table_of
@@ -74,7 +74,7 @@ def main(folder: Path) -> None:
         killed = in_child(recipe, number) is None
         try:
             assert all_lengths(table_of(recipe)) == lengths, f"kill {number}: a mixture"
-        except (DataError, NotPreparedError):
+        except (StoreError, NotPreparedError):
             assert killed
         # One shard is the same in both; and the later the kill, the less there is left to scan.
         scanned = in_child(recipe, None)

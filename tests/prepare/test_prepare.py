@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +207,24 @@ def test_the_same_files_under_another_pattern_are_not_scanned_again(tmp_path: Pa
     (report,) = prepare(other, workers=1).sources
     assert (report.changed, report.scanned_shards, report.num_rows) == (True, 0, 2)
     assert all_lengths(table_of(other)) == [1, 2]
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a-0.jsonl", [{"n": 1}])
+    write_jsonl(tmp_path / "a-1.jsonl", [{"n": 2}])
+    lines = [
+        "import playhead",
+        'source = {"name": "a", "path": "a-*.jsonl", "length": "n"}',
+        'fields = {"sources": [source], "batching": {"type": "fixed", "size": 1}}',
+        f'recipe = playhead.Recipe.parse(fields, "{tmp_path}")',
+        "playhead.prepare_recipe(recipe, workers=2, processes=True)",
+    ]
+    script = tmp_path / "make.py"
+    script.write_text("\n".join(lines))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert "a worker process ran the script that starts workers" in done.stderr
+    assert 'under `if __name__ == "__main__":`' in done.stderr
+    script.write_text("\n".join([*lines[:-1], 'if __name__ == "__main__":', f"    {lines[-1]}"]))
+    subprocess.run([sys.executable, script], check=True)

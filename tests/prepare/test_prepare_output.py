@@ -89,7 +89,7 @@ def test_failures_are_indented_and_in_json_a_list_of_objects(tmp_path: Path) -> 
     assert first == "PrepareError: preparing could not finish: 2 things failed"
     assert sum(line.startswith("  s: ") for line in rest) == 2
     assert sum(line.startswith("    found     ") for line in rest) == 2
-    assert rest[-1] == "  to fix    mend these and run it again; what was finished is kept"
+    assert rest[-1] == "  to fix    fix these and run it again; what was finished is kept"
     done = playhead(tmp_path, "prepare", "recipe.yaml", "--json")
     error = json.loads(done.stderr)["error"]
     assert error["problem"] == "preparing could not finish: 2 things failed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,14 +22,14 @@ Force = Annotated[bool, typer.Option("--force", help="Write everything anew.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-class BadRow(str, Enum):
+class BadRow(StrEnum):
     """What a bad row does."""
 
     stop = "stop"
     reject = "reject"
 
 
-class Audio(str, Enum):
+class Audio(StrEnum):
     """What audio is written as."""
 
     wav = "wav"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from playhead.prepare.engines import Engine
 
 
-class EngineName(str, Enum):
+class EngineName(StrEnum):
     """Where jobs are done."""
 
     local = "local"

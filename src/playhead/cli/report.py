@@ -12,9 +12,9 @@ from playhead.errors import PlayheadError, PrepareError
 
 
 def print_error(error: PlayheadError, *, as_json: bool) -> None:
-    """The error on stderr: a letter in red, or one JSON object."""
+    """The error on stderr: a message in red, or one JSON object."""
     if not as_json:
-        typer.secho(f"{type(error).__name__}: {error.letter()}", fg=typer.colors.RED, err=True)
+        typer.secho(f"{type(error).__name__}: {error.message()}", fg=typer.colors.RED, err=True)
         return
     parts: dict[str, Any] = {name: getattr(error, name) for name in ("problem", "found", "expected", "fix")}
     if isinstance(error, PrepareError):

@@ -130,7 +130,7 @@ def _curate(layout: Layout, request: Request, means: _Means) -> CurateReport:
             raise DataError(
                 f"{layout.out}: rows were left out by an earlier run with --on-error reject",
                 found=f"{sum(summary.rejected.values()):,} in {layout.rejected.name}",
-                fix="mend them and write it anew with --force; or leave them out with --on-error reject",
+                fix="fix them and write it anew with --force; or leave them out with --on-error reject",
             )
         return CurateReport(str(layout.out), False, 0, summary)
     layout.make()

@@ -17,7 +17,7 @@ from playhead.feed.totals import Totals
 from playhead.recipe.values import Recipe
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 WorkerKind = Literal["process", "thread"]
 

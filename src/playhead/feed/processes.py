@@ -20,34 +20,13 @@ from queue import SimpleQueue
 from typing import Any, Literal
 
 from playhead.errors import PlayheadError, SampleError, WorkerError
+from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
 from playhead.feed.produce import Blueprint, Produced
 from playhead.feed.tasks import Work
 
 StartMethod = Literal["spawn", "forkserver"]
 
 _PATIENCE_SECONDS = 2.0
-_NO_MAIN_GUARD = 113  # the exit code of a worker whose start ran the script that starts workers
-
-
-def refuse_in_bootstrap() -> None:
-    """End a worker process that, while it imports the user's script, is about to start workers of its own.
-
-    It ends without a word: its owner sees the exit code and explains.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os._exit(_NO_MAIN_GUARD)
-
-
-def without_main_guard(exit_code: int | None) -> WorkerError | None:
-    """What to say of a worker that ended so; None for any other end."""
-    if exit_code != _NO_MAIN_GUARD:
-        return None
-    return WorkerError(
-        "a worker process ran the script that starts workers, instead of waiting for work",
-        found="a loader is iterated, or data is prepared, at the top level of the script",
-        expected="that only the process started by you does so: workers import the script, too",
-        fix='put the code that uses the loader into a function, and call it under `if __name__ == "__main__":`',
-    )
 
 
 class Processes:

@@ -14,7 +14,7 @@ import numpy as np
 
 from playhead.errors import PlayheadError, RecipeError, SampleError, WorkerError
 from playhead.feed.batch import Batch, batch_of
-from playhead.feed.processes import refuse_in_bootstrap, without_main_guard
+from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
 from playhead.feed.produce import Blueprint, Producer
 from playhead.feed.session import Session, overtaken
 from playhead.feed.tasks import Task, Work

@@ -1,4 +1,4 @@
-"""From what a file says to whole-number lengths: one value at a time with a letter, or many at once.
+"""From what a file says to whole-number lengths: one value at a time with a message, or many at once.
 
 Law: `whole_numbers` gives what `whole_number` gives for each value, or None where one of them would be refused.
 """

@@ -107,7 +107,7 @@ def _text(line: bytes, key: str, file: str, offset: int) -> str:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{file}, byte {offset:,}: is not JSON", found=str(error), fix="mend or remove the line"
+            f"{file}, byte {offset:,}: is not JSON", found=str(error), fix="fix or remove the line"
         ) from error
     text = found.get(key) if isinstance(found, dict) else None
     if not isinstance(text, str):

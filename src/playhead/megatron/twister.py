@@ -83,7 +83,7 @@ def _draw(words: Words, tempered: Words, place: IntArray, targets: IntArray, top
         while position < WORDS and filled < len(targets):
             value = np.int64(tempered[position] & low)
             targets[filled] = value
-            filled += np.int64(value <= top - filled)
+            filled += int(np.int64(value <= top - filled))
             position += 1
     place[0] = position
 
@@ -103,7 +103,7 @@ def _draw_wide(words: Words, tempered: Words, place: IntArray, targets: IntArray
             position += 1
         value &= mask
         targets[filled] = value
-        filled += np.int64(value <= top - filled)
+        filled += int(np.int64(value <= top - filled))
     place[0] = position
 
 

@@ -30,4 +30,4 @@ def fold64(key: np.uint64, value: np.uint64) -> np.uint64:
 def nth_below(key: np.uint64, nth: int, bound: int) -> int:
     """The nth number of the key's sequence, uniform in [0, bound); bound at most 2^32."""
     noise = mix64(key + np.uint64(nth + 1) * _GAMMA) >> np.uint64(32)
-    return np.int64((noise * np.uint64(bound)) >> np.uint64(32))
+    return int(np.int64((noise * np.uint64(bound)) >> np.uint64(32)))

@@ -110,7 +110,7 @@ def walk_forward(keys: UIntArray, index: int, n: int, bits: int) -> int:
             low ^= _scramble(high, keys[i + 1]) & low_mask
         value = (high << half) | low
         if value < np.uint64(n):
-            return np.int64(value)
+            return int(np.int64(value))
 
 
 @kernel
@@ -127,4 +127,4 @@ def _walk_back(keys: UIntArray, index: int, n: int, bits: int) -> int:
             high ^= _scramble(low, keys[i]) & high_mask
         value = (high << half) | low
         if value < np.uint64(n):
-            return np.int64(value)
+            return int(np.int64(value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from playhead.errors import Failure, PlayheadError, PrepareError, RecipeError
+from playhead.feed.main_guard import refuse_in_bootstrap
 from playhead.index.layout import layout_of
 from playhead.index.table import open_table
 from playhead.plan.parts import shard_ranges
@@ -44,6 +45,7 @@ def prepare(
     finished is kept. `processes` forces or forbids worker processes; by default small jobs do without. An `engine` does
     all jobs in their place, on workers of its own; it is closed at the end.
     """
+    refuse_in_bootstrap()
     if engine is not None and (workers is not None or processes is not None):
         raise RecipeError(
             "`workers` and `processes` are for the default engine, and another is given",
@@ -100,6 +102,6 @@ def _failed(failures: tuple[Failure, ...]) -> PrepareError:
     things = "1 thing" if len(failures) == 1 else f"{len(failures):,} things"
     return PrepareError(
         f"preparing could not finish: {things} failed",
-        fix="mend these and run it again; what was finished is kept",
+        fix="fix these and run it again; what was finished is kept",
         failures=failures,
     )

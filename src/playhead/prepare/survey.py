@@ -93,7 +93,7 @@ def parts_directory(layout: Layout) -> Path:
 
 
 def attempt(layout: Layout, shard: Shard, action: Callable[[Shard], R], failures: list[Failure]) -> R | None:
-    """Do something to a shard; what a user can mend becomes a failure, and the rest goes on."""
+    """Do something to a shard; what a user can fix becomes a failure, and the rest goes on."""
     try:
         return action(shard)
     except PlayheadError as error:

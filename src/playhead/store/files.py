@@ -54,7 +54,7 @@ def stream(file: File, piece: int = _PIECE) -> Iterator[bytes]:
 def list_files(patterns: Sequence[str]) -> list[str]:
     """The files that the patterns name, in the order of the patterns and by name within one.
 
-    Law: no file is listed twice, and no pattern is in vain: both are errors.
+    Law: no file is listed twice, and every pattern matches something: else it is an error.
     """
     seen: dict[str, str] = {}
     for pattern in patterns:

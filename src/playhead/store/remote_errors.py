@@ -24,16 +24,16 @@ _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 
 @contextmanager
 def asking(url: str, address: Address) -> Iterator[None]:
-    """Law: whatever the store or the network does, what comes out is a letter that names the URL."""
+    """Law: whatever the store or the network does, what comes out is an error that names the URL."""
     from obstore.exceptions import BaseError
 
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        raise letter(url, address, error) from error
+        raise explained(url, address, error) from error
 
 
-def letter(url: str, address: Address, error: Exception) -> DataError:
+def explained(url: str, address: Address, error: Exception) -> DataError:
     from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
     answer = str(error).partition("\n")[0]

@@ -30,7 +30,7 @@ _REMEDIES = FAILURES | {
 
 @contextmanager
 def writing_to(path: str | Path) -> Iterator[None]:
-    """Turn an operating system's refusal to write into a letter that names the path and the remedy."""
+    """Turn an operating system's refusal to write into an error that names the path and the remedy."""
     try:
         yield
     except OSError as error:

@@ -11,10 +11,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from typing import Any, Generic
 
 from playhead.errors import PrepareError
+from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
 from playhead.prepare.engines.contract import Done, J, Job, outcome_of
+
+_PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Local:
             for job in jobs:
                 done(job, outcome_of(job))
             return
+        refuse_in_bootstrap()
         queue = _Queue(iter(jobs))
         while queue.first is not None:
             spawn = multiprocessing.get_context("spawn")
@@ -58,17 +63,23 @@ class _Queue(Generic[J]):
 def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[J]) -> None:
     """Keep as many jobs in flight as there are workers, so that a dead one leaves few in doubt."""
     flying: dict[Future[Any], J] = {}
+    started: set[BaseProcess] = set()
     try:
         while flying or queue.first is not None:
             while queue.first is not None and len(flying) < workers:
                 with _signals_wait():
                     flying[pool.submit(outcome_of, queue.first)] = queue.first
                 queue.advance()
+                started.update(multiprocessing.active_children())
             finished, _ = wait(flying, return_when=FIRST_COMPLETED)
             for future in finished:
                 outcome = future.result()
                 done(flying.pop(future), outcome)
-    except BrokenProcessPool:
+    except BrokenProcessPool as error:
+        for process in started:
+            process.join(_PATIENCE_SECONDS)
+            if (unguarded := without_main_guard(process.exitcode)) is not None:
+                raise unguarded from error
         names = ", ".join(job.name for job in flying.values())
         for job in flying.values():
             done(job, _died(job, names))
