@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from playhead.cli import demo_crash, demo_ranks
 from playhead.cli.demo_data import make_data
 from playhead.cli.demo_rank import RankJob
 from playhead.errors import WorkerError
+from playhead.feed.state import Saved, _checksum
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
 
@@ -87,6 +89,7 @@ def test_a_difference_is_found_and_told(recipe: Path, tmp_path: Path, monkeypatc
             path = Path(fields["state"])
             state = json.loads(path.read_bytes())
             state["places"][1][1] += 1
+            state["checksum"] = _checksum(msgspec.convert(state, Saved))  # else it would be refused as edited
             path.write_text(json.dumps(state))
         return honest(recipe, folder, world_size, **fields)
 

@@ -53,7 +53,19 @@ def test_the_plan_is_shown_sub_stream_after_sub_stream(folder: Path) -> None:
     assert spoken.startswith("spoken: 3 buckets of 2 to 20 samples, 4 lanes to a step\nsource ")
     assert written.startswith("written: packs of 500 tokens, 4 lanes to a step\nsource ")
     for about, labels in (
-        (spoken, ("a step", "a window", "buckets", "fill", "partial buckets", "whole steps", "slowest lane")),
+        (
+            spoken,
+            (
+                "a step",
+                "a window",
+                "buckets",
+                "fill",
+                "partial buckets",
+                "whole steps",
+                "slowest lane",
+                "shards in use",
+            ),
+        ),
         (written, ("a step", "a window", "fill", "whole steps", "slowest lane")),
     ):
         lines = about.splitlines()[3:]

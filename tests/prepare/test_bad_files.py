@@ -166,7 +166,7 @@ def test_a_tar_is_verified_sample_by_sample(tmp_path: Path) -> None:
 def test_json_nested_too_deeply_is_refused_by_line(tmp_path: Path, fields: dict[str, Any]) -> None:
     deep = '{"n": 1, "x": ' + "[" * 5_000 + "]" * 5_000 + "}"
     (tmp_path / "a.jsonl").write_text(f'{{"n": 1}}\n{deep}\n')
-    with pytest.raises(PrepareError, match=r"a\.jsonl.*byte 9: broken JSON"):
+    with pytest.raises(PrepareError, match=r"a\.jsonl.*byte 9: the row is nested too deeply"):
         prepare(recipe_over(tmp_path, **fields), verify=True)
 
 
