@@ -16,7 +16,6 @@ from playhead.curate.config import WindowConfig
 from playhead.curate.curated import Curated, Curator
 from playhead.curate.cut_config import CutConfig
 from playhead.curate.cutter import Cutter
-from playhead.curate.exact_json import dumps
 from playhead.curate.faults import RowError
 from playhead.curate.inputs import Reader, Span
 from playhead.curate.layout import Layout
@@ -137,12 +136,7 @@ class _Rejects:
 def _curated(curator: Curator | Cutter, raw: bytes, path: str, number: int) -> Curated:
     if not raw:
         raise RowError("", "no rows in the file", expected="a JSON object on each line")
-    return curator.curate(raw, _as_json(path), number)
-
-
-@lru_cache(1)
-def _as_json(path: str) -> bytes:
-    return dumps(path)
+    return curator.curate(raw, path, number)
 
 
 @lru_cache(1)
