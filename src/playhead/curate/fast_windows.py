@@ -34,7 +34,7 @@ from playhead.types import BoolArray, IntArray
 
 _LARGEST = 1 << 40  # sums of whole numbers up to it are exact in a float
 _Number = Annotated[int, Meta(ge=0, lt=_LARGEST)] | Annotated[float, Meta(ge=0.0, lt=float(_LARGEST))]
-_CODES = {UNSET: MISSING, None: NULL, "": EMPTY, NO_SPEAKER_NAME: NO_SPEAKER}
+_CODES: dict[Any, int] = {UNSET: MISSING, None: NULL, "": EMPTY, NO_SPEAKER_NAME: NO_SPEAKER}
 _Item = TypeVar("_Item")
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -131,10 +131,9 @@ def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) ->
 
 
 class _Speech(NamedTuple):
-    """The segments of a row: times as they were read, and as arrays; `whole` says which durations are."""
+    """The segments of a row as arrays, and their starts as they were read; `whole` says which durations are."""
 
     starts: list[float]
-    ends: list[float]
     start: FloatArray
     end: FloatArray
     whole: BoolArray
@@ -146,24 +145,16 @@ class _Speech(NamedTuple):
 
 def _speech(segments: list[_Segment], config: WindowConfig) -> _Speech:
     starts, ends = [segment.start for segment in segments], [segment.end for segment in segments]
-    codes: dict[Any, int] = dict(_CODES)
+    codes, least, count = _CODES.copy(), config.min_bandwidth, len(segments)
     speakers = [codes.setdefault(segment.speaker, len(codes)) for segment in segments]
-    whole = np.zeros(len(starts), dtype=np.bool_)
+    whole = np.zeros(count, dtype=np.bool_)
     any_whole = int in {*map(type, starts), *map(type, ends)}
     if any_whole:
-        whole[:] = [_is_whole(start, end) for start, end in zip(starts, ends, strict=True)]
-    low = [segment.metrics.bandwidth < config.min_bandwidth for segment in segments]
-    return _Speech(
-        starts,
-        ends,
-        np.array(starts, dtype=np.float64),
-        np.array(ends, dtype=np.float64),
-        whole,
-        any_whole,
-        np.array(low, dtype=np.bool_),
-        np.array(speakers, dtype=np.int64),
-        len(codes),
-    )
+        whole[:] = list(map(_is_whole, starts, ends))
+    times = np.array(starts + ends, dtype=np.float64)
+    low = np.array([segment.metrics.bandwidth < least for segment in segments], dtype=np.bool_)
+    speaker_codes = np.array(speakers, dtype=np.int64)
+    return _Speech(starts, times[:count], times[count:], whole, any_whole, low, speaker_codes, len(codes))
 
 
 def _is_whole(start: float, end: float) -> bool:
@@ -193,25 +184,24 @@ class _Parts(NamedTuple):
 def _cut_parts(segments: list[Row], speech: _Speech, grown: IntArray, config: WindowConfig) -> _Parts | None:
     """None where words are not in the order of their ends; raises a ValidationError where they are unusual."""
     stops, _, cuts = grown.tolist()
-    word_ends = {stop: _word_ends(segments[stop]) for stop, cut in zip(stops, cuts, strict=True) if cut != NOT_CUT}
-    if any(sorted(ends) != ends for ends in word_ends.values()):
-        return None
+    word_ends: dict[int, list[float]] = {}
+    for stop in {stop for stop, cut in zip(stops, cuts, strict=True) if cut != NOT_CUT}:
+        if "words" in segments[stop]:
+            word_ends[stop] = ends = [word.end for word in msgspec.convert(segments[stop], _CutSegment).words]
+            if sorted(ends) != ends:
+                return None
     known: dict[tuple[int, int], int] = {}
-    numbers = [-1] * len(cuts)
-    for first, cut in enumerate(cuts):
+    numbers, longest = [-1] * len(cuts), config.max_duration
+    for first, (start, stop, cut) in enumerate(zip(speech.starts, stops, cuts, strict=True)):
         if cut == PART_TAKEN:
-            stop = stops[first]
-            num_words = bisect_right(word_ends[stop], speech.starts[first] + config.max_duration)
+            num_words = bisect_right(word_ends[stop], start + longest) if stop in word_ends else 0
             numbers[first] = known.setdefault((stop, num_words), len(known))
+    dropped = config.dropped
     parts = [
-        cut_segment(segments[stop], segments[stop]["words"][:num_words] if num_words else [], config.dropped)
+        cut_segment(segments[stop], segments[stop]["words"][:num_words] if num_words else [], dropped)
         for stop, num_words in known
     ]
     return _Parts(parts, numbers)
-
-
-def _word_ends(segment: Row) -> list[float]:
-    return [word.end for word in msgspec.convert(segment, _CutSegment).words] if "words" in segment else []
 
 
 class _Judged(NamedTuple):

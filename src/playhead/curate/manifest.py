@@ -11,6 +11,7 @@ import msgspec
 from playhead.curate.faults import Row
 from playhead.fingerprint import digest_bytes
 
+_python_encode = json.JSONEncoder(ensure_ascii=False).encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
@@ -48,7 +49,7 @@ def window_lines(
     row: Row, windows: Sequence[list[Row]], source: Source, times: Sequence[tuple[float, float]] | None = None
 ) -> bytes:
     """The lines of a row's kept windows, each given as its segments, in order; `times` are by default theirs."""
-    audio = json.dumps(row["audio_filepath"], ensure_ascii=False).encode()
+    audio = _python_encode(row["audio_filepath"]).encode()
     times = times or [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
     names = number_twins([window_id(audio, start, end) for start, end in times])
     found = zip(names, windows, times, strict=True)
