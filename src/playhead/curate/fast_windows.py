@@ -18,7 +18,7 @@ from playhead.curate.build import NO_SPEAKER as NO_SPEAKER_NAME
 from playhead.curate.config import WindowConfig
 from playhead.curate.faults import Row
 from playhead.curate.overlap import Times, add_kept, among
-from playhead.curate.overlap_kernels import arrays_of, filter_windows, overlaps_of
+from playhead.curate.overlap_kernels import filter_windows, overlaps_of
 from playhead.curate.window_kernels import (
     EMPTY,
     MISSING,
@@ -114,7 +114,7 @@ def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) ->
         (segments[after - 1 if part < 0 else part]["end"], speech.starts[first])
         for first, after, part, _ in judged.windows
     ]
-    found = _filter(times, config)
+    found = _filter(times, judged, config)
     filtered = add_kept(built, times, found.times, found.kept)
     ended = perf_counter()
     kept_segments = [_take(segments, judged.windows[i]) for i in found.kept]
@@ -205,9 +205,11 @@ def _cut_parts(segments: list[Row], speech: _Speech, grown: IntArray, config: Wi
 
 
 class _Judged(NamedTuple):
-    """Runs of windows, with how many speak and for how long; runs of starts that made none; and losses by reason."""
+    """Windows as runs, with their times and speakers; runs of starts that made none; and losses by reason."""
 
     windows: list[list[int]]
+    starts: FloatArray
+    ends: FloatArray
     heard: IntArray
     seconds: list[list[float]]
     lost_runs: list[list[int]]
@@ -219,7 +221,7 @@ def _judge(speech: _Speech, grown: IntArray, parts: _Parts, config: WindowConfig
     part_whole = np.zeros(len(part_ends), dtype=np.bool_)
     if speech.any_whole:
         part_whole[:] = [_is_whole(part["start"], part["end"]) for part in parts.segments]
-    windows, lost_runs, heard, seconds, whole, lost, lost_seconds = judge_windows(
+    windows, lost_runs, starts, ends, heard, seconds, whole, lost, lost_seconds = judge_windows(
         speech.start,
         speech.end,
         speech.whole,
@@ -238,7 +240,7 @@ def _judge(speech: _Speech, grown: IntArray, parts: _Parts, config: WindowConfig
         for i, j in np.argwhere(whole).tolist():
             shown[i][j] = int(shown[i][j])
     losses = list(zip(lost.tolist(), lost_seconds.tolist(), strict=True))
-    return _Judged(windows.tolist(), heard, shown, lost_runs.tolist(), losses)
+    return _Judged(windows.tolist(), starts, ends, heard, shown, lost_runs.tolist(), losses)
 
 
 def _take(items: list[_Item], run: list[int]) -> list[_Item]:
@@ -248,7 +250,7 @@ def _take(items: list[_Item], run: list[int]) -> list[_Item]:
 
 def _build(row: Row, segments: list[Row], judged: _Judged, config: WindowConfig, loss_details: bool) -> Row:
     """What `build_windows` gives, with segments as texts; each segment and each part is encoded once."""
-    texts = [Raw(line) for line in _encode_lines(segments).split(b"\n")]
+    texts = list(map(Raw, _encode_lines(segments).split(b"\n")))
     windows = [
         {"segments": _take(texts, run), "speaker_durations": seconds}
         for run, seconds in zip(judged.windows, judged.seconds, strict=True)
@@ -280,10 +282,9 @@ class _Filtered(NamedTuple):
     kept_overlaps: FloatArray
 
 
-def _filter(times: list[Times], config: WindowConfig) -> _Filtered:
-    starts, ends = arrays_of(times)
+def _filter(times: list[Times], judged: _Judged, config: WindowConfig) -> _Filtered:
     staying, stays, overlaps, kept_overlaps, near = filter_windows(
-        starts, ends, config.overlap_percentage / 100, config.target_duration
+        judged.starts, judged.ends, config.overlap_percentage / 100, config.target_duration
     )
     stay_times = [times[i] for i in staying.tolist()]
     if not near:

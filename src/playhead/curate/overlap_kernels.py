@@ -12,14 +12,9 @@ _NEAR_SECONDS = 1e-5  # nearer than this in both times, two windows may be equal
 
 def overlaps_of(times: list[tuple[float, float]]) -> FloatArray:
     """The largest overlap ratio of each window with any other, in the order of their times, given as (end, start)."""
-    starts, ends = arrays_of(times)
+    starts = np.array([start for _, start in times], dtype=np.float64)
+    ends = np.array([end for end, _ in times], dtype=np.float64)
     return closest_overlaps(starts, ends, sort_by_times(starts, ends))
-
-
-def arrays_of(times: list[tuple[float, float]]) -> tuple[FloatArray, FloatArray]:
-    """The starts and the ends of windows, each given as (end, start)."""
-    starts, ends = [start for _, start in times], [end for end, _ in times]
-    return np.array(starts, dtype=np.float64), np.array(ends, dtype=np.float64)
 
 
 @kernel

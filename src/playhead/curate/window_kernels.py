@@ -87,10 +87,10 @@ def judge_windows(
     part_whole: BoolArray,
     durations: tuple[float, float],
     bounds: tuple[int, int, int],
-) -> tuple[IntArray, IntArray, IntArray, FloatArray, BoolArray, IntArray, FloatArray]:
-    """The runs of segments that are windows, and those that are lost because no window starts there; of windows, how
-    many speak, and the seconds of those who speak most, with flags; by reason how many starts are lost, and how many
-    seconds.
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray, FloatArray, BoolArray, IntArray, FloatArray]:
+    """The runs of segments that are windows, and those that are lost because no window starts there; of windows, the
+    starts, the ends, how many speak, and the seconds of those who speak most, with flags; by reason how many starts are
+    lost, and how many seconds.
 
     A run is its first segment, the one after the last, the part that it takes, numbered after all segments, or -1,
     and the segment at which it ended. `parts` are the numbers of the starts' parts, or -1. `bounds` are the fewest
@@ -98,7 +98,7 @@ def judge_windows(
     """
     count, num_windows, num_lost = starts.size, 0, 0
     windows, lost_runs = np.empty((count, 4), dtype=np.int64), np.empty((count, 4), dtype=np.int64)
-    heard = np.zeros(count, dtype=np.int64)
+    heard, window_starts, window_ends = np.zeros(count, dtype=np.int64), np.zeros(count), np.zeros(count)
     seconds = np.zeros((count, _SHOWN_SPEAKERS))
     seconds_whole = np.zeros((count, _SHOWN_SPEAKERS), dtype=np.bool_)
     lost, lost_seconds = np.zeros(_NUM_REASONS, dtype=np.int64), np.zeros(_NUM_REASONS)
@@ -142,11 +142,14 @@ def judge_windows(
             seconds[num_windows, i] = total[order[i]]
             seconds_whole[num_windows, i] = total_whole[order[i]]
         heard[num_windows] = num_heard
+        window_starts[num_windows], window_ends[num_windows] = starts[first], end
         _note_run(windows[num_windows], first, after, part, count, grown[0, first])
         num_windows += 1
     return (
         windows[:num_windows],
         lost_runs[:num_lost],
+        window_starts[:num_windows],
+        window_ends[:num_windows],
         heard[:num_windows],
         seconds[:num_windows],
         seconds_whole[:num_windows],
