@@ -8,10 +8,12 @@ from typing import Any
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.faults import Row, check_row, check_words
+from playhead.curate.reasons import WINDOW_REASONS
 
 NO_SPEAKER = "no-speaker"
 LEAST_SEGMENTS = 2
-SHOWN_SPEAKERS = 5
+LOSS_NAMES = [(f"lost_{reason}", f"dur_lost_{reason}") for reason in WINDOW_REASONS]
+_SHOWN_SPEAKERS = 5
 
 
 def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) -> Row:
@@ -22,7 +24,7 @@ def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) 
     """
     check_row(row)
     segments = row["segments"]
-    stats = _fresh_stats(row, segments)
+    stats = fresh_stats(row)
     if row["audio_sample_rate"] < config.min_sample_rate:
         stats.update(lost_sr=len(segments), dur_lost_sr=stats["total_dur"])
         windows: list[Row] = []
@@ -30,22 +32,23 @@ def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) 
         others = {"audio_filepath": row["audio_filepath"]}
     else:
         windows, events = _all_windows(segments, config, stats)
-        others = {key: value for key, value in row.items() if key not in config.dropped_top_level}
+        others = without(row, config.dropped_top_level)
     if not loss_details:
         del stats["lost_win_full_data"]
     return {**others, "windows": windows, "stats": stats, "truncation_events": events}
 
 
-def _fresh_stats(row: Row, segments: list[Row]) -> Row:
+def fresh_stats(row: Row) -> Row:
+    """The stats of a row before anything is lost."""
+    segments = row["segments"]
     stats: Row = {
         "total_segments": len(segments),
-        "total_dur": add_up(segment["end"] - segment["start"] for segment in segments),
+        "total_dur": add_up([segment["end"] - segment["start"] for segment in segments]),
         "swift_path": row.get("swift_audio_filepath", ""),
         "audio_sample_rate": row["audio_sample_rate"],
     }
-    for reason in ("bw", "sr", "spk", "win", "no_spkr", "next_seg_bm"):
-        stats[f"lost_{reason}"] = 0
-        stats[f"dur_lost_{reason}"] = 0.0
+    for name, seconds_name in LOSS_NAMES:
+        stats[name], stats[seconds_name] = 0, 0.0
     stats["lost_win_full_data"] = []
     return stats
 
@@ -76,8 +79,8 @@ def _all_windows(segments: list[Row], config: WindowConfig, stats: Row) -> tuple
         if not config.min_speakers <= len(durations) <= config.max_speakers or NO_SPEAKER in durations:
             _lose(stats, "spk", segment)
             continue
-        longest = sorted(durations.values(), reverse=True)[:SHOWN_SPEAKERS]
-        shown = longest + [0.0] * (SHOWN_SPEAKERS - len(longest))
+        longest = sorted(durations.values(), reverse=True)[:_SHOWN_SPEAKERS]
+        shown = longest + [0.0] * (_SHOWN_SPEAKERS - len(longest))
         windows.append({"segments": grown.segments, "speaker_durations": shown})
     return windows, events
 
@@ -103,14 +106,14 @@ def _grow(segments: list[Row], first: int, config: WindowConfig) -> _Grown:
         if segment["end"] - start > config.max_duration:
             if not config.truncation or segment["start"] >= limit:
                 return _Grown(taken, end, at, False)
-            part = cut_segment(segment, limit, f"segments[{at}]")
-            if _fits(taken, part, config):
-                taken.append(strip(part, config))
-                end = part["end"]
+            words = [word for word in check_words(segment, f"segments[{at}]") if word["end"] <= limit]
+            if _fits(taken, segment, config):
+                taken.append(cut_segment(segment, words, config.dropped))
+                end = taken[-1]["end"]
             return _Grown(taken, end, at, True)
         if not _fits(taken, segment, config):
             return _Grown(taken, end, at, False)
-        taken.append(strip(segment, config))
+        taken.append(without(segment, config.dropped))
         end = segment["end"]
     return _Grown(taken, end, len(segments) - 1, False)
 
@@ -120,12 +123,13 @@ def _fits(taken: list[Row], segment: Row, config: WindowConfig) -> bool:
     return len(durations) <= config.max_speakers and NO_SPEAKER not in durations
 
 
-def cut_segment(segment: Row, limit: float, place: str) -> Row:
-    """A segment with the words that end by the limit: it ends with the last of them, or where it starts if none do."""
-    words = [dict(word) for word in check_words(segment, place) if word["end"] <= limit]
-    part = dict(segment)
-    part["words"] = words
-    part["text"] = " ".join(word["word"] for word in words if word.get("word"))
+def cut_segment(segment: Row, words: list[Row], dropped: frozenset[str]) -> Row:
+    """A segment with only these of its words: it ends with the last of them, or where it starts if there are none."""
+    part = without(segment, dropped)
+    if "words" not in dropped:
+        part["words"] = words
+    if "text" not in dropped:
+        part["text"] = " ".join([word["word"] for word in words if word.get("word")]) if words else ""
     part["end"] = words[-1]["end"] if words else segment["start"]
     return part
 
@@ -154,13 +158,15 @@ def _record(segments: list[Row], first: int, grown: _Grown, config: WindowConfig
     return {
         "index": first,
         "window_segs": grown.segments,
-        "next_seg": strip(segments[grown.stop], config),
-        "prev_seg": strip(segments[max(first - 1, 0)], config),
+        "next_seg": without(segments[grown.stop], config.dropped),
+        "prev_seg": without(segments[max(first - 1, 0)], config.dropped),
     }
 
 
-def strip(segment: Row, config: WindowConfig) -> Row:
-    return {key: value for key, value in segment.items() if key not in config.dropped}
+def without(fields: Row, names: frozenset[str]) -> Row:
+    if names.isdisjoint(fields):
+        return fields.copy()
+    return {key: value for key, value in fields.items() if key not in names}
 
 
 def bandwidth(segment: Row) -> float:

@@ -2,70 +2,68 @@
 
 from __future__ import annotations
 
-import json
 from time import perf_counter
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
-from playhead.curate.apart import closest_overlaps, sorted_by_times
-from playhead.curate.build import add_up, build_windows, speaker_durations
+from playhead.curate.build import LOSS_NAMES, add_up, build_windows, speaker_durations
 from playhead.curate.config import WindowConfig
-from playhead.curate.exact_json import dumps, loads
-from playhead.curate.faults import Row, RowError
+from playhead.curate.fast_windows import curate_fast, suits
+from playhead.curate.faults import Row
 from playhead.curate.manifest import Source, window_lines
-from playhead.curate.overlap import Times, among, filter_overlaps, times_of
-from playhead.curate.scanned import Scanner, suits
-from playhead.curate.search import FloatArray
-from playhead.curate.splice import Splicer
+from playhead.curate.overlap import among, filter_overlaps, times_of
+from playhead.curate.overlap_kernels import overlaps_of
+from playhead.curate.row_json import decode, read_row, write_row
 from playhead.curate.tally import RowFacts
+from playhead.curate.window_kernels import FloatArray
+from playhead.types import IntArray
 
 
 class Curated(Struct, frozen=True):
-    """A row that is done: its line and the lines of its kept windows, good until the next row's; and its facts."""
+    """A row that is done: its line, good until the next row's, the lines of its kept windows, and its facts."""
 
-    line: bytes | memoryview
-    windows: bytes | memoryview
+    line: bytes | bytearray
+    windows: bytes
     facts: RowFacts
 
 
 class Curator:
     """Does row after row.
 
-    Law: a line is, to the byte, what Python's `json` writes of both stages' plain functions for what it reads.
+    Law: a line has the values and the order of keys of what both stages' plain functions give.
     """
 
     def __init__(self, config: WindowConfig, *, loss_details: bool = True) -> None:
         self._config = config
         self._loss_details = loss_details
         self._suits = suits(config)
-        self._scanner = Scanner(config)
-        self._splicer = Splicer(config, loss_details=loss_details)
+        self._encode_into = msgspec.json.Encoder().encode_into
+        self._line = bytearray(1 << 18)
 
-    def curate(self, line: bytes, file: bytes = b'""', number: int = 0) -> Curated:
-        """Raises a RowError that says what is wrong with the line. `file`, as JSON, and row number are its source."""
-        if self._suits:
-            done = self.quickly(line, file, number)
-            if done is not None:
-                return done
-        return self.plainly(read_row(line), file, number)
+    def curate(self, line: bytes, file: str = "", number: int = 0) -> Curated:
+        """Raises a RowError that says what is wrong with the line. `file` and row number are its source."""
+        done = self.quickly(line, file, number) if self._suits else None
+        return self.plainly(read_row(line), file, number) if done is None else done
 
-    def quickly(self, line: bytes, file: bytes = b'""', number: int = 0) -> Curated | None:
-        """The row by kernels; None if it is unusual or has a fault. A row in another writing is written anew first."""
-        began = perf_counter()
-        found = self._scanner.scan(line, trusted=False) if _is_text(line) else None
+    def quickly(self, line: bytes, file: str = "", number: int = 0) -> Curated | None:
+        """The row by kernels; None if it is unusual or has a fault."""
+        try:
+            row = decode(line)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        found = curate_fast(row, self._config, loss_details=self._loss_details)
         if found is None:
-            try:
-                line = dumps(loads(line))
-            except (ValueError, RecursionError):
-                return None
-            began = perf_counter()
-            found = self._scanner.scan(line, trusted=True)
-        done = None if found is None else self._splicer.splice(found, (file, number), began)
-        return None if done is None else Curated(done.line, done.windows, done.facts)
+            return None
+        self._encode_into(found.row, self._line)
+        self._line += b"\n"
+        facts = _facts(row, found.row, found.heard, found.kept, found.overlaps, found.kept_overlaps)
+        facts.build_seconds, facts.filter_seconds = found.build_seconds, found.filter_seconds
+        return Curated(self._line, window_lines(row, found.kept_segments, Source(file, number)), facts)
 
-    def plainly(self, row: Any, file: bytes = b'""', number: int = 0) -> Curated:
+    def plainly(self, row: Any, file: str = "", number: int = 0) -> Curated:
         """The row by the stages' plain functions."""
         began = perf_counter()
         built = build_windows(row, self._config, loss_details=self._loss_details)
@@ -73,64 +71,38 @@ class Curator:
         found = filter_overlaps(built, self._config)
         ended = perf_counter()
         line = write_row(found)
-        facts = _facts(row, built, found, self._config)
-        facts.build_seconds, facts.filter_seconds = between - began, ended - between
         # A row without windows keeps the `filtered_windows` that it brought along; those are none of ours.
-        kept = [window["segments"] for window in found["filtered_windows"]] if built["windows"] else []
-        return Curated(line, window_lines(row, kept, Source(json.loads(file), number)), facts)
+        windows = built["windows"]
+        times = [times_of(window) for window in windows]
+        heard = np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64)
+        kept = among(times, found["filtered"]) if windows else []
+        facts = _facts(row, found, heard, kept, overlaps_of(times), overlaps_of([times[i] for i in kept]))
+        facts.low_rate = row["audio_sample_rate"] < self._config.min_sample_rate
+        facts.build_seconds, facts.filter_seconds = between - began, ended - between
+        return Curated(line, window_lines(row, [windows[i]["segments"] for i in kept], Source(file, number)), facts)
 
 
-def _is_text(line: bytes) -> bool:
-    if line.isascii():
-        return True
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def write_row(row: Row) -> bytes:
-    try:
-        return dumps(row) + b"\n"
-    except UnicodeEncodeError as error:
-        raise RowError("", "text with half a surrogate pair", found=str(error)) from error
-
-
-def read_row(line: bytes) -> Any:
-    try:
-        return loads(line)
-    except UnicodeDecodeError as error:
-        raise RowError("", "not UTF-8", found=str(error), expected="JSON in UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise RowError("", "broken JSON", found=f"{error}; it starts with {line[:40]!r}", expected="JSON") from error
-
-
-def _facts(row: Row, built: Row, found: Row, config: WindowConfig) -> RowFacts:
-    stats, windows = built["stats"], built["windows"]
-    times = [times_of(window) for window in windows]
-    durations = [end - start for end, start in times]
-    kept = among(times, found["filtered"]) if windows else []
+def _facts(
+    row: Row, found: Row, heard: IntArray, kept: list[int], overlaps: FloatArray, kept_overlaps: FloatArray
+) -> RowFacts:
+    """Of a row and what was found in it: speakers and overlaps of all windows; numbers and overlaps of the kept."""
+    stats, has_windows = found["stats"], bool(found["windows"])
+    durations = found["total_dur_list_window"] if has_windows else []
     return RowFacts(
         num_segments=stats["total_segments"],
-        last_end=float(max((segment["end"] for segment in row["segments"]), default=0.0)),
+        last_end=float(max([segment["end"] for segment in row["segments"]], default=0.0)),
         total_dur=stats["total_dur"],
-        losses={reason: (stats[f"lost_{reason}"], stats[f"dur_lost_{reason}"]) for reason in config.reasons},
-        truncation_events=built["truncation_events"],
-        low_rate=row["audio_sample_rate"] < config.min_sample_rate,
+        losses={reason: (stats[a], stats[b]) for reason, (a, b) in zip(WindowConfig.reasons, LOSS_NAMES, strict=True)},
+        truncation_events=found["truncation_events"],
+        low_rate=False,
         durations=np.array(durations, dtype=np.float64),
-        speakers=np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64),
-        overlaps=overlaps_of(times),
+        speakers=heard,
+        overlaps=overlaps,
         kept=np.array(kept, dtype=np.int64),
-        kept_overlaps=overlaps_of([times[i] for i in kept]),
-        kept_dur=add_up(durations[i] for i in kept),
-        total_dur_window=found["total_dur_window"] if windows else 0.0,
-        filtered_dur=found["filtered_dur"] if windows else 0.0,
+        kept_overlaps=kept_overlaps,
+        kept_dur=add_up([durations[i] for i in kept]),
+        total_dur_window=found["total_dur_window"] if has_windows else 0.0,
+        filtered_dur=found["filtered_dur"] if has_windows else 0.0,
         build_seconds=0.0,
         filter_seconds=0.0,
     )
-
-
-def overlaps_of(times: list[Times]) -> FloatArray:
-    pairs = np.array(times, dtype=np.float64).reshape(-1, 2)
-    return closest_overlaps(pairs[:, 1], pairs[:, 0], sorted_by_times(pairs[:, 1], pairs[:, 0]))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from time import perf_counter
 
 import numpy as np
 
 from playhead.curate.build import add_up
-from playhead.curate.curated import Curated, overlaps_of, read_row, write_row
+from playhead.curate.curated import Curated
 from playhead.curate.cut_config import CutConfig
 from playhead.curate.cut_rows import cut_row
 from playhead.curate.faults import Row, RowError, check_row
 from playhead.curate.manifest import Source, speakers_of, window_lines
+from playhead.curate.overlap_kernels import overlaps_of
+from playhead.curate.row_json import read_row, write_row
 from playhead.curate.tally import RowFacts
 from playhead.errors import DataError
 
@@ -23,8 +24,8 @@ class Cutter:
     def __init__(self, config: CutConfig) -> None:
         self._config = config
 
-    def curate(self, line: bytes, file: bytes = b'""', number: int = 0) -> Curated:
-        """Raises a RowError that says what is wrong with the line. `file`, as JSON, and row number are its source."""
+    def curate(self, line: bytes, file: str = "", number: int = 0) -> Curated:
+        """Raises a RowError that says what is wrong with the line. `file` and row number are its source."""
         row = read_row(line)
         began = perf_counter()
         check_row(row, required=("audio_filepath",))
@@ -37,7 +38,7 @@ class Cutter:
         facts.build_seconds = perf_counter() - began
         windows = found["windows"]
         times = [(window["start"], window["end"]) for window in windows]
-        source = Source(json.loads(file), number)
+        source = Source(file, number)
         lines = window_lines(row, [window["segments"] for window in windows], source, times)
         return Curated(write_row(found), lines, facts)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from playhead.curate.exact_json import dumps
 from playhead.curate.faults import Row
 from playhead.fingerprint import digest_bytes
 
-_encode = msgspec.json.Encoder().encode
+_python_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, gc=False):
     """What one speaker says before another does; seconds in the recording."""
 
     speaker: Any
@@ -48,12 +49,11 @@ def window_lines(
     row: Row, windows: Sequence[list[Row]], source: Source, times: Sequence[tuple[float, float]] | None = None
 ) -> bytes:
     """The lines of a row's kept windows, each given as its segments, in order; `times` are by default theirs."""
-    audio = dumps(row["audio_filepath"])
+    audio = _python_encode(row["audio_filepath"]).encode()
     times = times or [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
     names = number_twins([window_id(audio, start, end) for start, end in times])
     found = zip(names, windows, times, strict=True)
-    lines = [_window_line(name, row, segments, source, *bounds) for name, segments, bounds in found]
-    return b"".join([_encode(line) + b"\n" for line in lines])
+    return _encode_lines([_window_line(name, row, segments, source, *bounds) for name, segments, bounds in found])
 
 
 def _window_line(name: str, row: Row, segments: list[Row], source: Source, start: float, end: float) -> WindowLine:
@@ -102,9 +102,9 @@ def turns_of(segments: list[Row]) -> list[Turn]:
             continue
         speaker = segment.get("speaker")
         if turns and turns[-1].speaker == speaker:
-            before = turns.pop()
-            joined = f"{before.text} {text}" if before.text and text else before.text or text
-            turns.append(Turn(speaker, before.start, max(before.end, end), joined))
+            turn = turns[-1]
+            turn.end = max(turn.end, end)
+            turn.text = f"{turn.text} {text}" if turn.text and text else turn.text or text
         else:
             turns.append(Turn(speaker, start, end, text))
     return turns

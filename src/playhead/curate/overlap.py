@@ -27,19 +27,25 @@ def filter_overlaps(row: Row, config: WindowConfig) -> Row:
     Law: equal to the row that NeMo Curator's ALM overlap stage makes of what `build_windows` gives, in values, kinds
     of numbers and order of keys. Windows of equal times are kept or dropped together.
     """
-    windows = row.get("windows", [])
-    if not windows:
-        return {**row, **{key: row.get(key, _copied(value)) for key, value in _WITHOUT_WINDOWS.items()}}
-    times = [times_of(window) for window in windows]
+    times = [times_of(window) for window in row.get("windows") or []]
     kept = keep_apart(times, config.overlap_percentage / 100, config.target_duration)
+    return add_kept(row, times, kept, among(times, kept))
+
+
+def add_kept(row: Row, times: list[Times], kept: list[Times], numbers: list[int]) -> Row:
+    """The row with the windows that are kept, given by their times, in order, and by their numbers."""
+    if not times:
+        return {**row, **{key: row.get(key, _copied(value)) for key, value in _WITHOUT_WINDOWS.items()}}
     found = dict(row)
-    found["total_dur_window"] = add_up(end - start for end, start in times)
-    found["total_dur_list_window"] = [end - start for end, start in times]
+    durations = [end - start for end, start in times]
+    found["total_dur_window"] = add_up(durations)
+    found["total_dur_list_window"] = durations
     found["total_dur_list_window_timestamps"] = times
     found["filtered"] = kept
-    found["filtered_windows"] = [windows[i] for i in among(times, kept)]
-    found["filtered_dur"] = add_up(end - start for end, start in kept)
-    found["filtered_dur_list"] = [end - start for end, start in kept]
+    found["filtered_windows"] = [row["windows"][i] for i in numbers]
+    kept_durations = [end - start for end, start in kept]
+    found["filtered_dur"] = add_up(kept_durations)
+    found["filtered_dur_list"] = kept_durations
     stats = row.get("stats")
     found["manifest_filepath"] = stats.get("manifest_path") if isinstance(stats, dict) else None
     found["swift_filepath"] = stats.get("swift_path") if isinstance(stats, dict) else None

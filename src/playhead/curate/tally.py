@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from playhead.curate.config import WindowConfig
 from playhead.curate.cut_config import CutConfig
-from playhead.curate.search import FloatArray
 from playhead.curate.summary import (
     NUM_DURATION_BINS,
     NUM_OVERLAP_BINS,
@@ -22,6 +21,7 @@ from playhead.curate.summary import (
     Summary,
     most,
 )
+from playhead.curate.window_kernels import FloatArray
 from playhead.types import IntArray, kernel
 
 _NUMBERS = (
