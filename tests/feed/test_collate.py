@@ -205,3 +205,9 @@ def test_more_than_pad_to_allows_is_refused() -> None:
 def test_a_padding_value_is_not_bent_to_fit(value: float, kind: Any) -> None:
     with pytest.raises(DataError, match='field "tokens" cannot be padded with'):
         pad([{"tokens": np.ones(2, kind)}, {"tokens": np.ones(1, kind)}], Collation(pad_values={"tokens": value}))
+
+
+@pytest.mark.parametrize("odd", [[1, None, 3], ["a", "b", "c"], [[1, 2], [3, 4], [5, 6]]])
+def test_a_sequence_that_is_not_numbers_is_not_packed_as_a_list(odd: list[Any]) -> None:
+    with pytest.raises(DataError, match='field "tokens" of sample 1 of the micro-batch cannot be packed'):
+        pack([{"tokens": [1, 2, 3]}, {"tokens": odd}], 9)

@@ -188,3 +188,10 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_refused(value: float, dty
     with pytest.raises(DataError, match='pad_values: field "x" cannot be padded with'):
         pad([[1], []], dtypes={"x": np.dtype(dtype)}, pad_values={"x": value})
     assert pad([[1], []], dtypes={"x": np.dtype(dtype)}, pad_values={"x": 1}).tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint64"])
+@pytest.mark.parametrize("values", [[10**400], [1.5, 10**400], [[10**400, 1]]])
+def test_a_whole_number_beyond_every_dtype_is_refused_and_not_a_crash(values: list[Any], dtype: str) -> None:
+    with pytest.raises(DataError):
+        pad(values, dtypes={"x": np.dtype(dtype)})

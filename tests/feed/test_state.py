@@ -278,3 +278,37 @@ def test_a_length_that_only_planning_would_tell_is_a_type_error(tmp_path: Path, 
     loader = Loader(stream(tmp_path, kind))
     with pytest.raises(TypeError, match="known only for a finite stream of fixed batches"):
         len(loader)
+
+
+def test_the_state_after_what_is_not_a_batch_is_refused(recipe: Recipe) -> None:
+    loader = Loader(recipe)
+    batch = next(iter(loader))
+    with pytest.raises(StateError, match="not a batch") as caught:
+        loader.state_dict(after=dict(batch))  # type: ignore[arg-type]
+    assert caught.value.found == "a dict"
+
+
+@pytest.mark.parametrize("change", [{"payload": "\ud800"}, {"about": {"x": object()}}])
+def test_a_state_that_no_json_can_hold_is_refused(
+    recipe: Recipe, state: dict[str, Any], change: dict[str, Any]
+) -> None:
+    with pytest.raises(StateError, match="not a state of Playhead"):
+        Loader(recipe).load_state_dict({**state, **change})
+
+
+def test_of_states_loaded_before_and_after_the_ranks_are_known_the_last_counts(tmp_path: Path) -> None:
+    """An evaluation set without lanes is planned once its ranks are known; a broken state is refused at once."""
+    source = write_tokens(tmp_path, "a", [[5] * 23])
+    dev = {"sources": [source], "batching": {"type": "fixed", "size": 3}}
+    recipe = recipe_in(tmp_path, source, evaluation={"dev": dev})
+    prepare(recipe, workers=1)
+    whole = Loader(recipe, split="dev", rank=0, world_size=1)
+    states = [whole.state_dict(after=batch) for batch in whole]
+    loader = Loader(recipe, split="dev")
+    with pytest.raises(StateError, match="not a state of Playhead"):
+        loader.load_state_dict({"junk": 1})
+    loader.load_state_dict(states[0])
+    assert loader.rank == 0
+    loader.load_state_dict(states[4])
+    assert loader.state_dict() == states[4]
+    assert len([*loader]) == len(states) - 5

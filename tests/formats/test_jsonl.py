@@ -177,7 +177,7 @@ def test_many_lengths_at_once_are_the_lengths_one_by_one(found: list[float], dat
 @pytest.mark.parametrize(
     "line",
     ['{"n": -1}', '{"n": NaN}', '{"n": Infinity}', "{}", '{"n": true}', '{"n": "7"}', '{"n": 1.5}', '{"n": 4294967296}',
-     '{"n": null}', '{"n": [1]}'],
+     '{"n": null}', '{"n": [1]}', '{"n": 1%s}' % ("0" * 400)],
 )  # fmt: skip
 def test_a_length_that_is_none_is_named_with_file_line_offset_and_field(tmp_path: Path, line: str) -> None:
     message = refuse(tmp_path, b'{"n": 1}\n\n{"n": 2}\n' + line.encode() + b'\n{"n": 3}\n')

@@ -64,6 +64,7 @@ def packed(samples: list[Sample | None], how: Collation, length: int, filler: Fi
     """
     assert how.sequence is not None, "the recipe check requires one"
     filled = _filled(samples, filler)
+    _check_sequences(filled, how.sequence)
     names = field_names(filled, how.fields)
     aligned = aligned_fields(filled, names, how.sequence)
     sizes = [0 if sample is None else len(sample[how.sequence]) for sample in samples]
@@ -88,6 +89,18 @@ def packed(samples: list[Sample | None], how: Collation, length: int, filler: Fi
             _add(payload, {name: _entries(name, values, how.dtypes.get(name))})
     _add(payload, {"weights": _weights(samples)})
     return payload
+
+
+def _check_sequences(samples: list[Sample], sequence: str) -> None:
+    """Refuse what cannot be laid end to end in a pack."""
+    for i, sample in enumerate(samples):
+        if not _is_array(sample[sequence]):
+            raise DataError(
+                f'field "{sequence}" of sample {i} of the micro-batch cannot be packed',
+                found=f"{sample[sequence]!r}"[:80],
+                expected="an array, or a list of numbers",
+                fix="make it one in `map`, or name another field with `sequence`",
+            )
 
 
 def _filled(samples: list[Sample | None], filler: Filler) -> list[Sample]:

@@ -72,7 +72,9 @@ def can_hold(value: Any, dtype: Dtype) -> bool:
         with np.errstate(over="ignore"):
             return not isfinite(value) or isfinite(dtype.type(value))
     low, high = _whole_range(dtype)
-    return isfinite(value) and value == int(value) and low <= int(value) <= high
+    if isinstance(value, _FRACTIONS) and not (isfinite(value) and value == int(value)):
+        return False
+    return low <= int(value) <= high
 
 
 def _as_array(value: Any) -> Array:

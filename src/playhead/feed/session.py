@@ -22,7 +22,7 @@ from playhead.feed.lightning_alone import refuse_lightnings_copy, refuse_lightni
 from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
-from playhead.feed.state import Position, check_takeover, restore, save
+from playhead.feed.state import Position, check_takeover, read_state, restore, save
 from playhead.feed.tasks import Task, TaskMaker, Work
 from playhead.feed.totals import Sum, Totals, nothing_yet
 from playhead.plan.plan import Plan
@@ -146,6 +146,13 @@ class Session:
         """The state after the last batch delivered, or after a given one."""
         if after is None and self.split is None:
             refuse_lightnings_copy()
+        if after is not None and not isinstance(after, Batch):
+            raise StateError(
+                "the state is asked for after something that is not a batch",
+                found=f"a {type(after).__name__}",
+                expected="a Batch, as the loader delivered it: a dictionary made of it does not know where it stands",
+                fix="keep the batch itself, and call state_dict(after=batch)",
+            )
         if after is not None and after.task.session != self._number:
             raise StateError(
                 "the batch was delivered by another loader",
@@ -156,12 +163,13 @@ class Session:
 
     def load_state_dict(self, state: Any) -> None:
         if self._plan_needs_world and self._identity is None:
+            read_state(state)
             self._state = state
         else:
             position = restore(state, self.plan, self._payload)
             if self._identity is not None:
                 check_takeover(position, self.plan.lanes, self._identity.world_size)
-            self._position = position
+            self._position, self._state = position, None
         self.restored += 1
         self._resumes = True
 

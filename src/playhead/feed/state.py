@@ -83,7 +83,7 @@ def save(position: Position, plan: Plan, payload: str) -> dict[str, Any]:
 
 def restore(state: Any, plan: Plan, payload: str) -> Position:
     """The position of a state, or a refusal that says what differs and what to do."""
-    saved = _read(state)
+    saved = read_state(state)
     if saved.plan != plan.fingerprint:
         raise _another_stream(saved, plan)
     if saved.payload != payload:
@@ -109,21 +109,23 @@ def check_takeover(position: Position, lanes: int, world_size: int) -> None:
         )
 
 
-def _read(state: Any) -> Saved:
+def read_state(state: Any) -> Saved:
+    """What a state says, whatever plan it is of; one that is broken, edited or of another version is refused."""
     try:
         saved = msgspec.convert(state, Saved, strict=False)
-    except msgspec.ValidationError as error:
+        checksum = _checksum(saved)
+    except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
         version = state.get("version") if isinstance(state, dict) else None
         if isinstance(version, int) and version != VERSION:
             raise _another_version(version) from None
         raise _broken(str(error)) from None
     if saved.version != VERSION:
         raise _another_version(saved.version)
-    if saved.checksum != _checksum(saved):
+    if saved.checksum != checksum:
         raise StateError(
             "the state is not what was saved: its checksum does not match",
             found=f"checksum {saved.checksum or 'missing'}",
-            expected=f"checksum {_checksum(saved)} for its contents",
+            expected=f"checksum {checksum} for its contents",
             fix="use a state as `state_dict()` returned it, unchanged",
         )
     return saved

@@ -29,7 +29,8 @@ _EXPECTED = {
 
 def whole_number(value: Any, unit: Unit, what: str, where: str) -> int:
     """A length as the plan counts it: tokens and bytes as they are, seconds in milliseconds."""
-    bad = isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0
+    bad = isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0
+    bad = bad or (isinstance(value, float) and not math.isfinite(value))
     if bad or (unit != "seconds" and value != int(value)):
         raise DataError(f"{where}: {what} is not a length", found=_shown(value), expected=_EXPECTED[unit])
     # Far beyond the limit a float has no exact milliseconds, and needs none to be refused.
