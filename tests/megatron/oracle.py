@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import warnings
 from collections.abc import Iterable
 from functools import cache
@@ -37,11 +35,17 @@ def tokenizer_key() -> dict[str, Any]:
     return dict(tokenizer().unique_identifiers)
 
 
-@cache
 def start() -> None:
     """A world of one: without it the oracle crashes on a cold blended cache."""
-    meeting = Path(tempfile.gettempdir()) / f"playhead-oracle-{os.getpid()}"
-    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=0, world_size=1)
+    if not torch.distributed.is_initialized():
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+
+
+def stop() -> None:
+    """Leave no process group behind: other tests of the same process ask who they are."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def write_dataset(prefix: Path, documents: Iterable[list[int]], dtype: type = np.uint16) -> str:
