@@ -100,3 +100,5 @@ def fit(
 if __name__ == "__main__":
     torch.set_num_threads(1)
     fit(**json.loads(sys.argv[1]))
+    if torch.distributed.is_initialized():  # else threads of gloo may abort the process at its end
+        torch.distributed.destroy_process_group()

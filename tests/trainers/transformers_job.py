@@ -90,3 +90,5 @@ def train(
 if __name__ == "__main__":
     torch.set_num_threads(1)
     train(**json.loads(sys.argv[1]))
+    if torch.distributed.is_initialized():  # else threads of gloo may abort the process at its end
+        torch.distributed.destroy_process_group()
