@@ -20,7 +20,7 @@ test: lint
 
 # For everyday work: no commands, no kills, no clusters.
 test-quick: $(TEST)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/deal tests/golden tests/index tests/laws tests/plan tests/read \
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/deal tests/golden tests/index tests/laws tests/read tests/resolve \
 	  tests/recipe tests/store
 
 # A browser is installed where we may; where we may not, the tests that need one say so.

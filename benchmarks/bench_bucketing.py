@@ -10,11 +10,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from playhead.plan.batching import equal_length_edges
+from playhead.inspect.summary import summarise
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Fixed, Rule
-from playhead.plan.summary import summarise
 from playhead.plan.window import Window, plan_window
+from playhead.resolve.batching import equal_length_edges
 from streams import log_normal, make_stream, profile_of
 
 WEIGHTS = [5.0, 3.0, 2.0]

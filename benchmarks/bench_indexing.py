@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from playhead.formats.contract import Means, Shard
+from playhead.formats.contract import ScanLimits, Shard
 from playhead.formats.jsonl import Jsonl
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Length
@@ -60,7 +60,9 @@ def plain_offsets(path: Path) -> int:
 
 
 def ours(spec: Spec) -> Callable[[Path], int]:
-    return lambda path: sum(chunk.num_rows for chunk in Jsonl().scan(Shard((("jsonl", str(path)),)), spec, Means()))
+    return lambda path: sum(
+        chunk.num_rows for chunk in Jsonl().scan(Shard((("jsonl", str(path)),)), spec, ScanLimits())
+    )
 
 
 def best(work: Callable[[Path], int], path: Path, expected: int) -> float:

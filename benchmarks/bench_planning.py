@@ -9,9 +9,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from playhead.plan.batching import equal_length_edges
 from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
 from playhead.plan.window import plan_window
+from playhead.resolve.batching import equal_length_edges
 from streams import log_normal, make_stream, profile_of
 
 LANES = 64

@@ -8,11 +8,11 @@ import numpy as np
 
 from playhead.index.histogram import Tally
 from playhead.order.exhaustion import Mixture, pieces_of
-from playhead.order.walk import Walk
-from playhead.plan.batching import Profile, default_balance, profile
+from playhead.order.source_order import SourceOrder
 from playhead.plan.rules import Rule
 from playhead.plan.segments import Segment, Stream
-from playhead.plan.window_size import Drawn, default_window_size
+from playhead.resolve.batching import Profile, default_balance, profile
+from playhead.resolve.window_size import Drawn, default_window_size
 from playhead.seeds import key
 
 SEED = 1
@@ -36,17 +36,18 @@ def profile_of(lengths: list[np.ndarray], weights: list[float]) -> Profile:
 def make_stream(rule: Rule, lanes: int, lengths: list[np.ndarray], weights: list[float]) -> Stream:
     """An endless, globally shuffled blend with the default window and balance."""
     names = tuple(f"source{i}" for i in range(len(lengths)))
-    walks = tuple(
-        Walk(len(column), "global", key(SEED, "shuffle", name)) for name, column in zip(names, lengths, strict=True)
+    orders = tuple(
+        SourceOrder(len(column), "global", key(SEED, "shuffle", name))
+        for name, column in zip(names, lengths, strict=True)
     )
     mixture = Mixture(
         np.arange(len(names)),
         tuple(Fraction(weight) for weight in weights),
-        np.array([walk.num_rows for walk in walks]),
+        np.array([order.num_rows for order in orders]),
         key(SEED, "blend", "main", 0),
     )
     pieces = pieces_of(mixture, "repeat", None, 0, np.zeros(len(names), np.int64))
     size = default_window_size(rule, lanes, Drawn(profile_of(lengths, weights), None))
     segment = Segment(0, 0, 0, pieces, size, lanes, default_balance(lanes), rule)
     lookups = tuple(column.__getitem__ for column in lengths)
-    return Stream("main", SEED, names, walks, lookups, (None,) * len(names), (segment,))
+    return Stream("main", SEED, names, orders, lookups, (None,) * len(names), (segment,))

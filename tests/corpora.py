@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from playhead.feed import open_plan
 from playhead.plan.plan import Plan
 from playhead.plan.step import MicroBatch, Step
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
+from playhead.resolve import open_plan
 from small_data import write_jsonl, write_tar
 
 FIXED = {"type": "fixed", "size": 4}

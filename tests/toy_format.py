@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from playhead.formats.contract import Chunk, Means, Rows, Sample, Shard
+from playhead.formats.contract import Chunk, Rows, Sample, ScanLimits, Shard
 from playhead.formats.registry import register
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
@@ -22,7 +22,7 @@ class Toy:
         patterns = [source.path] if isinstance(source.path, str) else source.path
         return [Shard((("toc", path), ("blob", path.replace(".toc", ".blob")))) for path in list_files(patterns)]
 
-    def scan(self, shard: Shard, spec: Spec, means: Means) -> Iterator[Chunk]:  # noqa: ARG002
+    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:  # noqa: ARG002
         toc = blob = 0
         with open_file(shard.path("toc")) as file:
             for line in file.read(0, file.size).splitlines(keepends=True):
@@ -41,5 +41,5 @@ class Toy:
         for line, blob in zip(rows.payloads("toc"), rows.payloads("blob"), strict=True):
             yield {"id": line.decode().split()[0], "blob": blob}
 
-    def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:  # noqa: ARG002
+    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:  # noqa: ARG002
         return ()

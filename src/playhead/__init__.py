@@ -22,11 +22,11 @@ if TYPE_CHECKING:
         WorkerError,
         WorldSizeError,
     )
-    from playhead.feed import open_plan
     from playhead.feed.batch import Batch
     from playhead.feed.loader import Loader
     from playhead.prepare import prepare as prepare_recipe
     from playhead.recipe.values import Recipe
+    from playhead.resolve import open_plan
 
 __version__: str
 
@@ -55,7 +55,7 @@ _HOMES = {
     "Batch": ("playhead.feed.batch", "Batch"),
     "Loader": ("playhead.feed.loader", "Loader"),
     "Recipe": ("playhead.recipe.values", "Recipe"),
-    "open_plan": ("playhead.feed", "open_plan"),
+    "open_plan": ("playhead.resolve", "open_plan"),
     "prepare_recipe": ("playhead.prepare", "prepare"),
 }
 

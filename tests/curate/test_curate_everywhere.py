@@ -23,8 +23,8 @@ from playhead.curate.run import curate_windows
 from playhead.curate.shards import ShardConfig
 from playhead.errors import DataError, PrepareError, RecipeError
 from playhead.feed.loader import Loader
+from playhead.jobs import Ray
 from playhead.prepare import prepare
-from playhead.prepare.engines import Ray
 from playhead.recipe.values import Recipe
 
 TALK = [

@@ -19,8 +19,8 @@ from webdataset.tariterators import group_by_keys, tar_file_iterator
 from playhead.curate.shards import ShardConfig, ShardsProgress, ShardsReport, write_shards
 from playhead.errors import DataError, RecipeError
 from playhead.feed.loader import Loader
+from playhead.jobs import Ray
 from playhead.prepare import prepare
-from playhead.prepare.engines import Ray
 from playhead.recipe.values import Recipe
 from small_data import bytes_of, write_jsonl
 

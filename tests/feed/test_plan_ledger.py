@@ -12,11 +12,11 @@ from corpora import lengths_of, prepared, recipe_in, take, write_speech, write_t
 from playhead import Loader
 from playhead.errors import EndOfStreamError
 from playhead.feed import ledger as ledgers
-from playhead.feed import open_plan
 from playhead.feed.ledger import ledger_of, seek, write_ahead
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
 from playhead.recipe.values import Recipe
+from playhead.resolve import open_plan
 
 KINDS: dict[str, dict[str, Any]] = {
     "fixed": {"batching": {"type": "fixed", "size": 2}, "window_size": 40},

@@ -16,11 +16,11 @@ import pytest
 from corpora import FIXED, recipe_in, write_text
 from deliveries import stream, write_tokens
 from playhead import Loader, Recipe, RecipeError, StateError, WorldSizeError
-from playhead.feed import open_plan
 from playhead.feed.state import PayloadWarning, Position, save
 from playhead.feed.totals import Sum, nothing_yet
 from playhead.plan.cursor import Cursor, Place
 from playhead.prepare import prepare
+from playhead.resolve import open_plan
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_state_is_small_however_many_sources_there_are_and_far_into_the_run(re
     many = replace(
         first,
         source_names=tuple(f"source-{i}" for i in range(count)),
-        walks=first.walks[:1] * count,
+        orders=first.orders[:1] * count,
         lengths_of=first.lengths_of[:1] * count,
         outputs_of=first.outputs_of[:1] * count,
     )

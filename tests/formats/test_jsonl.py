@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from playhead.errors import DataError
 from playhead.formats.collect import Collector
-from playhead.formats.contract import Chunk, Means, Rows, Shard
+from playhead.formats.contract import Chunk, Rows, ScanLimits, Shard
 from playhead.formats.fields import fast_decoder
 from playhead.formats.jsonl import Jsonl, _line_by_line
 from playhead.formats.lengths import whole_number, whole_numbers
@@ -32,7 +32,7 @@ def twice(row: dict[str, Any]) -> Any:
 
 def scan(path: Path, spec: Spec = TOKENS, chunk_bytes: int = 1 << 19) -> Chunk:
     """All chunks as one."""
-    chunks = list(Jsonl().scan(Shard((("jsonl", str(path)),)), spec, Means(chunk_bytes=chunk_bytes)))
+    chunks = list(Jsonl().scan(Shard((("jsonl", str(path)),)), spec, ScanLimits(chunk_bytes=chunk_bytes)))
 
     def joined(pieces: list[Any]) -> Any:
         return None if not pieces or pieces[0] is None else np.concatenate(pieces)
@@ -129,7 +129,7 @@ def test_the_fast_way_finds_what_the_slow_way_finds_or_leaves_it_to_it(
     path.write_text("\n".join(map(json.dumps, rows)))
     decode = fast_decoder(spec)
     with open_file(str(path)) as file:
-        (lines,) = read_lines(file, Means())
+        (lines,) = read_lines(file, ScanLimits())
         fast = None if decode is None else decode(lines)
         try:
             slow = _line_by_line(file, lines, Collector(spec))
@@ -153,7 +153,7 @@ def test_the_fast_way_is_taken_for_ordinary_rows(tmp_path: Path) -> None:
     decode = fast_decoder(spec)
     assert decode is not None
     with open_file(str(path)) as file:
-        (lines,) = read_lines(file, Means())
+        (lines,) = read_lines(file, ScanLimits())
         found = decode(lines)
     assert found is not None
     assert found.lengths.tolist() == [3, 4]
@@ -261,7 +261,7 @@ def test_a_line_longer_than_memory_allows_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"n": 1}\n' + b"x" * 10_000)
     with pytest.raises(DataError, match="line longer than"):
-        list(Jsonl().scan(Shard((("jsonl", str(path)),)), TOKENS, Means(chunk_bytes=64, longest_row_bytes=1000)))
+        list(Jsonl().scan(Shard((("jsonl", str(path)),)), TOKENS, ScanLimits(chunk_bytes=64, longest_row_bytes=1000)))
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=3), st.integers(), max_size=3), min_size=1, max_size=8))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from playhead.errors import PrepareError
 from playhead.formats import sidecar
-from playhead.formats.contract import Means, Shard
+from playhead.formats.contract import ScanLimits, Shard
 from playhead.formats.jsonl import Jsonl
 from playhead.formats.spec import Spec
 from playhead.prepare import prepare
@@ -20,7 +20,7 @@ from small_data import recipe_over, table_of, write_jsonl, write_tar
 
 
 def offsets_of(path: Path) -> list[int]:
-    (chunk,) = Jsonl().scan(Shard((("jsonl", str(path)),)), Spec(), Means())
+    (chunk,) = Jsonl().scan(Shard((("jsonl", str(path)),)), Spec(), ScanLimits())
     return chunk.offsets["jsonl"].tolist()
 
 
@@ -32,7 +32,7 @@ def write_idx(path: Path, offsets: list[int]) -> Path:
 
 def accepted(path: Path) -> bool:
     with open_file(str(path)) as file:
-        return sidecar.load(file, Means()) is not None
+        return sidecar.load(file, ScanLimits()) is not None
 
 
 @given(st.lists(st.sampled_from(["{}", "", "  ", '{"a": "ż"}', "\t\r"]), min_size=1, max_size=10), st.booleans())
@@ -42,8 +42,8 @@ def test_a_sidecar_of_every_line_gives_the_rows_that_a_scan_gives(
     path = tmp_path_factory.mktemp("idx") / "a.jsonl"
     path.write_text("\n".join(["{}", *lines]) + ("\n" if final else ""))
     scanned = offsets_of(path)
-    for name, pieces in Jsonl().sidecars(Shard((("jsonl", str(path)),)), Means()):
-        sidecar.write(name, pieces, Means())
+    for name, pieces in Jsonl().sidecars(Shard((("jsonl", str(path)),)), ScanLimits()):
+        sidecar.write(name, pieces, ScanLimits())
     assert accepted(path)
     assert offsets_of(path) == scanned
 
@@ -127,12 +127,12 @@ def test_sidecars_beside_read_only_data_name_the_way_out(tmp_path: Path) -> None
     if os.geteuid() == 0:
         data = Path("/proc")  # root may write anywhere but here
         with pytest.raises(PrepareError, match="cannot be written"):
-            sidecar.write(str(data / "a.jsonl"), [np.zeros(1, np.uint64)], Means())
+            sidecar.write(str(data / "a.jsonl"), [np.zeros(1, np.uint64)], ScanLimits())
         return
     path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(PrepareError, match="indexes_root"):
-            sidecar.write(str(path), [np.zeros(1, np.uint64)], Means())
+            sidecar.write(str(path), [np.zeros(1, np.uint64)], ScanLimits())
     finally:
         tmp_path.chmod(0o700)

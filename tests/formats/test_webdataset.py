@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from webdataset.tariterators import group_by_keys, tar_file_iterator
 
 from playhead.errors import DataError
-from playhead.formats.contract import Chunk, Means, Rows, Shard
+from playhead.formats.contract import Chunk, Rows, ScanLimits, Shard
 from playhead.formats.spec import Match, Spec
 from playhead.formats.webdataset import WebDataset
 from playhead.recipe.values import Length
@@ -26,7 +26,7 @@ SECONDS = Spec(length=Length(field="json.duration", unit="seconds"))
 
 
 def scan(path: Path, spec: Spec = Spec()) -> Chunk:  # noqa: B008 - a frozen value
-    (chunk,) = WebDataset().scan(Shard((("tar", str(path)),)), spec, Means())
+    (chunk,) = WebDataset().scan(Shard((("tar", str(path)),)), spec, ScanLimits())
     return chunk
 
 

@@ -15,11 +15,11 @@ from playhead.order import blend as blending
 from playhead.order.exhaustion import Mixture, pieces_of
 from playhead.order.permute import permute
 from playhead.order.shares import passes, weighted
-from playhead.order.walk import Walk, rows_between
-from playhead.plan.identity import PLAN_VERSION
+from playhead.order.source_order import SourceOrder, rows_between
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
 from playhead.plan.segments import Segment, Stream
+from playhead.resolve.fingerprints import PLAN_VERSION
 from playhead.seeds import hash_text, key
 
 FILE = Path(__file__).with_name("orders.json")
@@ -45,20 +45,20 @@ def stream(name: str, rule: Rule, lanes: int, policy: str, epochs: int | None) -
     names = (f"{name}-books", f"{name}-calls", f"{name}-web")
     shards = (np.array([30, 0, 31]), np.array([200]), np.array([40, 41, 42, 43]))
     shuffles = ("shards", "global", "none")
-    walks = tuple(
-        Walk(int(rows.sum()), shuffle, key(seed, "shuffle", source), rows, 2)
+    orders = tuple(
+        SourceOrder(int(rows.sum()), shuffle, key(seed, "shuffle", source), rows, 2)
         for source, rows, shuffle in zip(names, shards, shuffles, strict=True)
     )
     weights = (Fraction(1, 7), Fraction(2), Fraction("0.5"))
-    rows = np.array([walk.num_rows for walk in walks])
+    rows = np.array([order.num_rows for order in orders])
     mixture = Mixture(np.arange(3), weights, rows, key(seed, "blend", name, 0))
     pieces = pieces_of(mixture, policy, epochs, 0, np.zeros(3, np.int64))
-    tables = [lengths(source, walk.num_rows) for source, walk in zip(names, walks, strict=True)]
+    tables = [lengths(source, order.num_rows) for source, order in zip(names, orders, strict=True)]
     size = 12 * lanes * (rule.size if isinstance(rule, Fixed) else 1)
     segment = Segment(0, 0, 0, pieces, size, lanes, lanes, rule)
     lookups = tuple(table.__getitem__ for table in tables)
     outputs = tuple(table[::-1].copy().__getitem__ for table in tables)
-    return Stream(name, seed, names, walks, lookups, outputs, (segment,), epochs)
+    return Stream(name, seed, names, orders, lookups, outputs, (segment,), epochs)
 
 
 def told(plan: Plan, num_steps: int) -> dict:
@@ -86,8 +86,8 @@ def orders() -> dict:
         ).tolist(),
     }
     for shuffle in ("none", "global", "shards"):
-        walk = Walk(24, shuffle, key(1, "shuffle", "x"), np.array([5, 7, 0, 12]), 2)
-        found[f"walk {shuffle}"] = rows_between(walk, 20, 44)[1].tolist()
+        order = SourceOrder(24, shuffle, key(1, "shuffle", "x"), np.array([5, 7, 0, 12]), 2)
+        found[f"walk {shuffle}"] = rows_between(order, 20, 44)[1].tolist()
     for name, rule in RULES.items():
         found[f"plan {name}"] = told(Plan((stream("a", rule, 4, "repeat", None),), None, ""), 60)
     for policy in ("stop_first", "stop_all", "drop"):

@@ -7,7 +7,7 @@ import json
 import freeze
 import pytest
 
-from playhead.plan.identity import PLAN_VERSION
+from playhead.resolve.fingerprints import PLAN_VERSION
 
 _frozen = json.loads(freeze.FILE.read_text(encoding="utf-8"))
 

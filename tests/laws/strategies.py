@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from playhead.order.exhaustion import Mixture, pieces_of
 from playhead.order.shares import weighted
-from playhead.order.walk import Walk
+from playhead.order.source_order import SourceOrder
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
 from playhead.plan.segments import Segment, Stream
@@ -56,12 +56,12 @@ def divisors(number: int) -> list[int]:
 
 
 @st.composite
-def walks(draw: st.DrawFn, name: str, shuffles: tuple[str, ...] = ("none", "global", "shards")) -> Walk:
+def orders(draw: st.DrawFn, name: str, shuffles: tuple[str, ...] = ("none", "global", "shards")) -> SourceOrder:
     shards = draw(st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any))
     shuffle = draw(st.sampled_from(shuffles))
     seed = draw(st.integers(0, 3))
     group = draw(st.integers(1, 4))
-    return Walk(sum(shards), shuffle, key(seed, "shuffle", name), np.array(shards), group)
+    return SourceOrder(sum(shards), shuffle, key(seed, "shuffle", name), np.array(shards), group)
 
 
 @st.composite
@@ -78,12 +78,12 @@ def streams(
 ) -> Stream:
     num_sources = draw(st.integers(1, max_sources))
     names = tuple(f"source{i}" for i in range(num_sources))
-    walked = tuple(draw(walks(name, shuffles)) for name in names)
+    walked = tuple(draw(orders(name, shuffles)) for name in names)
     chosen_rule = draw(rules() if rule is None else rule)
     chosen_lanes = draw(lanes)
     seed = draw(st.integers(0, 5))
     weights = tuple(Fraction(draw(st.integers(1, 9))) for _ in names)
-    num_rows = np.array([walk.num_rows for walk in walked])
+    num_rows = np.array([order.num_rows for order in walked])
     mixture = Mixture(np.arange(num_sources), weights, num_rows, key(seed, "blend", name, 0))
     policy, passes = draw(st.sampled_from(policies)), draw(epochs)
     pieces = pieces_of(mixture, policy, passes, 0, np.zeros(num_sources, np.int64))

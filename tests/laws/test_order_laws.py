@@ -1,4 +1,4 @@
-"""The laws of the order: bijections, walks, blends, pieces, each with its inverse and its slow twin."""
+"""The laws of the order: bijections, orders, blends, pieces, each with its inverse and its slow twin."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import numpy as np
 import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import streams, walks
+from strategies import orders, streams
 
 from playhead import seeds
 from playhead.order import blend as blending
 from playhead.order import picks as picking
-from playhead.order import walk as walking
 from playhead.order.blend import Blend, scaled
 from playhead.order.hashing import fold64, mix64
 from playhead.order.permute import SMALL, permute, unpermute
 from playhead.order.shares import LARGEST_BLOCK, SHARE_UNITS, fixed_point, passes, weighted
-from playhead.order.walk import Walk
+from playhead.order.source_order import SourceOrder, draw_of, rows_between
 from playhead.plan.segments import Stream
 
 keys = st.integers(0, 2**64 - 1)
@@ -76,37 +75,37 @@ def test_permutations_mix_well() -> None:
         assert sum(fixed) < 30  # expected 8
 
 
-@given(walks("a"), st.integers(0, 3))
-def test_every_epoch_of_a_walk_gives_every_row_once(walk: Walk, epoch: int) -> None:
-    epochs, rows = walking.rows_between(walk, epoch * walk.num_rows, (epoch + 1) * walk.num_rows)
+@given(orders("a"), st.integers(0, 3))
+def test_every_epoch_of_a_walk_gives_every_row_once(order: SourceOrder, epoch: int) -> None:
+    epochs, rows = rows_between(order, epoch * order.num_rows, (epoch + 1) * order.num_rows)
     assert set(epochs.tolist()) == {epoch}
-    assert sorted(rows.tolist()) == list(range(walk.num_rows))
+    assert sorted(rows.tolist()) == list(range(order.num_rows))
 
 
-@given(walks("a"), st.integers(0, 200), st.integers(0, 60))
-def test_a_walk_can_be_entered_anywhere_and_has_its_inverse(walk: Walk, first: int, count: int) -> None:
-    epochs, rows = walking.rows_between(walk, first, first + count)
-    from_start = walking.rows_between(walk, 0, first + count)
+@given(orders("a"), st.integers(0, 200), st.integers(0, 60))
+def test_a_walk_can_be_entered_anywhere_and_has_its_inverse(order: SourceOrder, first: int, count: int) -> None:
+    epochs, rows = rows_between(order, first, first + count)
+    from_start = rows_between(order, 0, first + count)
     assert np.array_equal(epochs, from_start[0][first:])
     assert np.array_equal(rows, from_start[1][first:])
     for i in range(count):
-        assert walking.draw_of(walk, int(epochs[i]), int(rows[i])) == first + i
+        assert draw_of(order, int(epochs[i]), int(rows[i])) == first + i
 
 
-@given(walks("a", ("shards",)), st.integers(0, 2))
-def test_a_shard_shuffle_finishes_a_group_of_shards_before_the_next(walk: Walk, epoch: int) -> None:
-    _, rows = walking.rows_between(walk, epoch * walk.num_rows, (epoch + 1) * walk.num_rows)
-    shard_of = np.repeat(np.arange(len(walk.shard_rows)), walk.shard_rows)[rows]
+@given(orders("a", ("shards",)), st.integers(0, 2))
+def test_a_shard_shuffle_finishes_a_group_of_shards_before_the_next(order: SourceOrder, epoch: int) -> None:
+    _, rows = rows_between(order, epoch * order.num_rows, (epoch + 1) * order.num_rows)
+    shard_of = np.repeat(np.arange(len(order.shard_rows)), order.shard_rows)[rows]
     seen_until = [int(np.flatnonzero(shard_of == s).max()) for s in np.unique(shard_of)]
     begun_at = [int(np.flatnonzero(shard_of == s).min()) for s in np.unique(shard_of)]
-    for i in range(walk.num_rows):
+    for i in range(order.num_rows):
         in_use = sum(begin <= i <= end for begin, end in zip(begun_at, seen_until, strict=True))
-        assert in_use <= walk.group
+        assert in_use <= order.group
 
 
 def test_shuffles_differ_between_epochs_sources_and_seeds() -> None:
     orders = {
-        tuple(walking.rows_between(Walk(50, shuffle, seeds.key(seed, "shuffle", name), np.array([25, 25])), 0, 100)[1])
+        tuple(rows_between(SourceOrder(50, shuffle, seeds.key(seed, "shuffle", name), np.array([25, 25])), 0, 100)[1])
         for shuffle in ("global", "shards")
         for seed in (0, 1)
         for name in ("a", "b")
@@ -117,10 +116,10 @@ def test_shuffles_differ_between_epochs_sources_and_seeds() -> None:
 
 def test_a_part_of_a_source_walks_its_own_rows() -> None:
     for shuffle in ("none", "global", "shards"):
-        walk = Walk(30, shuffle, 5, np.array([10, 20]), 1, first_row=100)
-        epochs, rows = walking.rows_between(walk, 0, 60)
+        order = SourceOrder(30, shuffle, 5, np.array([10, 20]), 1, first_row=100)
+        epochs, rows = rows_between(order, 0, 60)
         assert sorted(rows[:30]) == list(range(100, 130))
-        assert [walking.draw_of(walk, int(e), int(r)) for e, r in zip(epochs, rows, strict=True)] == list(range(60))
+        assert [draw_of(order, int(e), int(r)) for e, r in zip(epochs, rows, strict=True)] == list(range(60))
 
 
 weights = st.lists(st.fractions(Fraction(1, 500), 1000), min_size=1, max_size=6)
@@ -211,18 +210,18 @@ def test_picks_have_their_inverse_and_can_be_entered_anywhere(stream: Stream, fi
     end = first + count if stop is None else min(first + count, stop)
     if end <= first:
         return
-    found = picking.picks_between(pieces, stream.walks, first, end)
-    whole = picking.picks_between(pieces, stream.walks, 0, end)
+    found = picking.picks_between(pieces, stream.orders, first, end)
+    whole = picking.picks_between(pieces, stream.orders, 0, end)
     assert np.array_equal(found.row, whole.row[first:])
     assert np.array_equal(found.source, whole.source[first:])
     for i in range(end - first):
         pick = int(found.source[i]), int(found.epoch[i]), int(found.row[i])
-        assert picking.draw_of(pieces, stream.walks, *pick) == first + i
+        assert picking.draw_of(pieces, stream.orders, *pick) == first + i
 
 
 def test_a_pick_past_a_finite_end_has_no_draw() -> None:
-    walk = Walk(10, "none", 0)
+    order = SourceOrder(10, "none", 0)
     blend = Blend(np.array([1]), 1024, 0, 0)
     piece = picking.Piece(0, 10, np.array([0]), np.array([0]), blend)
-    assert picking.draw_of((piece,), (walk,), 0, 0, 9) == 9
-    assert picking.draw_of((piece,), (walk,), 0, 1, 0) is None
+    assert picking.draw_of((piece,), (order,), 0, 0, 9) == 9
+    assert picking.draw_of((piece,), (order,), 0, 1, 0) is None

@@ -62,32 +62,32 @@ def test_a_pass_plans_every_row_exactly_once(plan: Plan, data: st.DataObject) ->
     expected = Counter(
         (i, source, epoch, row)
         for i, stream in enumerate(plan.streams)
-        for source, walk in enumerate(stream.walks)
+        for source, order in enumerate(stream.orders)
         for epoch in range(epochs)
-        for row in range(walk.num_rows)
+        for row in range(order.num_rows)
     )
     assert samples(dealt) == expected
 
 
 @given(streams(policies=("drop",)))
 def test_drop_plans_every_row_exactly_once(stream: Stream) -> None:
-    expected = Counter((0, s, 0, row) for s, walk in enumerate(stream.walks) for row in range(walk.num_rows))
+    expected = Counter((0, s, 0, row) for s, order in enumerate(stream.orders) for row in range(order.num_rows))
     assert samples([step for step, _ in single(stream).steps()]) == expected
 
 
 @given(streams(policies=("stop_first",)))
 def test_stop_first_ends_with_the_draw_that_takes_a_sources_last_row(stream: Stream) -> None:
     counts = Counter(source for _, source, _, _ in samples([step for step, _ in single(stream).steps()]).elements())
-    complete = [s for s, walk in enumerate(stream.walks) if counts[s] == walk.num_rows]
+    complete = [s for s, order in enumerate(stream.orders) if counts[s] == order.num_rows]
     assert len(complete) == 1
-    assert all(counts[s] < walk.num_rows for s, walk in enumerate(stream.walks) if s not in complete)
+    assert all(counts[s] < order.num_rows for s, order in enumerate(stream.orders) if s not in complete)
 
 
 @given(streams(policies=("stop_all",)))
 def test_stop_all_ends_when_the_last_source_finishes_its_first_epoch(stream: Stream) -> None:
     counts = Counter(source for _, source, _, _ in samples([step for step, _ in single(stream).steps()]).elements())
-    assert all(counts[s] >= walk.num_rows for s, walk in enumerate(stream.walks))
-    assert any(counts[s] == walk.num_rows for s, walk in enumerate(stream.walks))
+    assert all(counts[s] >= order.num_rows for s, order in enumerate(stream.orders))
+    assert any(counts[s] == order.num_rows for s, order in enumerate(stream.orders))
 
 
 @given(streams(epochs=st.none() | st.integers(1, 2)), st.integers(0, 3))
@@ -133,7 +133,7 @@ def test_fixed_batches_of_one_unshuffled_source_are_file_order(stream: Stream) -
         if not batch.idle
         for epoch, row in zip(batch.picks.epoch.tolist(), batch.picks.row.tolist(), strict=True)
     ]
-    assert draws == [divmod(i, stream.walks[0].num_rows) for i in range(len(draws))]
+    assert draws == [divmod(i, stream.orders[0].num_rows) for i in range(len(draws))]
 
 
 @given(plans(), st.data())
@@ -233,9 +233,9 @@ def test_after_a_round_of_passes_the_next_one_follows(plan: Plan) -> None:
         assert samples(steps) == Counter(
             (i, source, epoch, row)
             for i, stream in enumerate(plan.streams)
-            for source, walk in enumerate(stream.walks)
+            for source, order in enumerate(stream.orders)
             for epoch in range(number * epochs, (number + 1) * epochs)
-            for row in range(walk.num_rows)
+            for row in range(order.num_rows)
         )
 
 

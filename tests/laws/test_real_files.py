@@ -69,7 +69,7 @@ def corpus(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", BATCHINGS)
 def test_one_pass_plans_every_selected_row_exactly_once(tmp_path: Path, kind: str, lanes: int) -> None:
     plan = plan_in(tmp_path, *corpus(tmp_path), batching=BATCHINGS[kind], lanes=lanes, epochs=1)
-    calls, talks = plan.streams[0].walks
+    calls, talks = plan.streams[0].orders
     assert calls.num_rows == 56
     assert 30 < talks.num_rows < 86
     assert Counter(named_rows(plan, take(plan))) == once_each(calls=56, talks=talks.num_rows)

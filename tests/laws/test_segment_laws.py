@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import rules, single, streams
 
 from playhead.order.exhaustion import Mixture, pieces_of
-from playhead.order.walk import rows_between
+from playhead.order.source_order import rows_between
 from playhead.plan.rules import Fixed
 from playhead.plan.segments import Stream, amended, counters_before, round_end, segment_at, window_draws
 from playhead.plan.window import plan_window
@@ -25,9 +25,9 @@ def amended_streams(draw: st.DrawFn) -> Stream:
     window = 0
     for number in range(1, draw(st.integers(1, 2)) + 1):
         window += draw(st.integers(1, 3))
-        members = sorted(draw(st.sets(st.integers(0, len(stream.walks) - 1), min_size=1)))
+        members = sorted(draw(st.sets(st.integers(0, len(stream.orders) - 1), min_size=1)))
         weights = tuple(Fraction(draw(st.integers(1, 9))) for _ in members)
-        rows = np.array([stream.walks[m].num_rows for m in members])
+        rows = np.array([stream.orders[m].num_rows for m in members])
         mixture = Mixture(np.array(members), weights, rows, key(stream.seed, "blend", stream.name, number))
         first_draw, _ = window_draws(segment_at(stream, window), window)
         pieces = pieces_of(mixture, "repeat", None, first_draw, counters_before(stream, window))
@@ -41,7 +41,7 @@ def amended_streams(draw: st.DrawFn) -> Stream:
 
 def drawn(stream: Stream, windows: int) -> list[list[tuple[int, int]]]:
     """For each source the (epoch, row) pairs in the order in which the windows draw them."""
-    found: list[list[tuple[int, int]]] = [[] for _ in stream.walks]
+    found: list[list[tuple[int, int]]] = [[] for _ in stream.orders]
     for number in range(windows):
         picks = plan_window(stream, number).picks
         for s, epoch, row in zip(picks.source.tolist(), picks.epoch.tolist(), picks.row.tolist(), strict=True):
@@ -52,8 +52,8 @@ def drawn(stream: Stream, windows: int) -> list[list[tuple[int, int]]]:
 @given(amended_streams())
 def test_draw_counters_are_contiguous_across_segments(stream: Stream) -> None:
     """Every source goes on in its own order, as if nothing around it had changed."""
-    for walk, seen in zip(stream.walks, drawn(stream, 8), strict=True):
-        epochs, rows = rows_between(walk, 0, len(seen))
+    for order, seen in zip(stream.orders, drawn(stream, 8), strict=True):
+        epochs, rows = rows_between(order, 0, len(seen))
         assert seen == list(zip(epochs.tolist(), rows.tolist(), strict=True))
 
 
@@ -88,7 +88,7 @@ def test_lanes_window_and_batching_may_change_in_the_middle_of_a_pass(stream: St
         )
     )
     assert seen == Counter(
-        (s, e, r) for s, walk in enumerate(stream.walks) for e in range(stream.epochs) for r in range(walk.num_rows)
+        (s, e, r) for s, order in enumerate(stream.orders) for e in range(stream.epochs) for r in range(order.num_rows)
     )
     pass_draws = stream.segments[0].pieces[0].blend.pass_draws
     ends = range(pass_draws, pass_draws * stream.epochs, pass_draws)
@@ -99,8 +99,8 @@ def test_lanes_window_and_batching_may_change_in_the_middle_of_a_pass(stream: St
 
 @given(streams(policies=("repeat", "stop_all")), st.data())
 def test_an_excluded_row_is_a_hole_and_moves_no_other_draw(stream: Stream, data: st.DataObject) -> None:
-    source = data.draw(st.integers(0, len(stream.walks) - 1))
-    rows = np.array(sorted(data.draw(st.sets(st.integers(0, stream.walks[source].num_rows - 1), max_size=12))))
+    source = data.draw(st.integers(0, len(stream.orders) - 1))
+    rows = np.array(sorted(data.draw(st.sets(st.integers(0, stream.orders[source].num_rows - 1), max_size=12))))
     rows = rows.astype(np.int64)
     changed = amended(stream, 0, 0, excluded={source: rows})
     for number in range(min(4, round_end(stream, 0) or 4)):
@@ -114,7 +114,7 @@ def test_an_excluded_row_is_a_hole_and_moves_no_other_draw(stream: Stream, data:
 
 @given(streams(policies=("repeat",), max_sources=1, shuffles=("none",), rule=st.just(Fixed(1)), lanes=st.just(2)))
 def test_a_window_of_holes_only_has_no_step_and_the_stream_goes_on(stream: Stream) -> None:
-    assume(stream.walks[0].num_rows > 6)
+    assume(stream.orders[0].num_rows > 6)
     changed = amended(stream, 0, 0, window_size=2, excluded={0: np.arange(6)})
     steps = [step for (step, _), _ in zip(single(changed).steps(), range(3), strict=False)]
     assert [step.number for step in steps] == [0, 1, 2]

@@ -56,10 +56,10 @@ def test_the_bytes_do_not_depend_on_workers_memory_or_stretches(
     recipe = recipe_of(shards(tmp_path), "random")
     prepare(recipe, measure=True, workers=1)
     expected = bytes_of(tmp_path / "cache")
-    for effort in ({"workers": 3, "processes": True}, {"memory_mb": 8}, {"rows": 3}, {"rows": 1000}):
+    for how in ({"workers": 3, "processes": True}, {"memory_mb": 8}, {"rows": 3}, {"rows": 1000}):
         shutil.rmtree(tmp_path / "cache")
-        monkeypatch.setattr(stretches, "MOST_ROWS", effort.pop("rows", 4))
-        prepare(recipe, measure=True, **effort)
+        monkeypatch.setattr(stretches, "MOST_ROWS", how.pop("rows", 4))
+        prepare(recipe, measure=True, **how)
         assert bytes_of(tmp_path / "cache") == expected
 
 

@@ -45,9 +45,9 @@ def test_the_bytes_do_not_depend_on_workers_memory_or_chunks(tmp_path: Path) -> 
     prepare(recipe, workers=1)
     expected = bytes_of(tmp_path / "cache")
     assert len(expected) >= 8
-    for effort in ({"workers": 3, "processes": True}, {"memory_mb": 8}, {"workers": 2, "memory_mb": 16}):
+    for how in ({"workers": 3, "processes": True}, {"memory_mb": 8}, {"workers": 2, "memory_mb": 16}):
         shutil.rmtree(tmp_path / "cache")
-        prepare(recipe, **effort)
+        prepare(recipe, **how)
         assert bytes_of(tmp_path / "cache") == expected
 
 

@@ -9,9 +9,9 @@ from playhead.cli.demo_worlds import FAR, STEPS, show_distance, show_worlds
 from playhead.cli.plan_view import print_plan
 from playhead.cli.prepare_view import print_report, scanning
 from playhead.cli.screen import console, heading
-from playhead.feed import map_tables, plan_tables
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
+from playhead.resolve import map_tables, plan_tables
 
 
 def tell(recipe_path: Path) -> bool:

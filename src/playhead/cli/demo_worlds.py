@@ -9,13 +9,13 @@ from rich.console import Console
 
 from playhead.cli.screen import grid
 from playhead.deal import lanes_of_rank
-from playhead.feed import plan_tables
 from playhead.fingerprint import digest
 from playhead.index.table import Table
+from playhead.inspect.summary import summarise
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.plan import Plan
-from playhead.plan.summary import summarise
 from playhead.recipe.values import Recipe
+from playhead.resolve import plan_tables
 
 WORLDS = (1, 2, 4, 8)
 STEPS = 100

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from playhead.prepare.engines import Engine
+    from playhead.jobs import Engine
 
 
 class EngineName(StrEnum):
@@ -33,6 +33,6 @@ def engine_of(name: EngineName, ray_address: str | None, workers: int | None) ->
         if ray_address is not None:
             raise typer.BadParameter("is there a cluster to use? Add --engine ray.", param_hint="--ray-address")
         return None
-    from playhead.prepare.engines import Ray
+    from playhead.jobs import Ray
 
     return Ray(ray_address, workers)

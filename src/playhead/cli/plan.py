@@ -28,8 +28,8 @@ def plan(
     from playhead.cli.plan_view import print_plan
     from playhead.cli.step_view import print_step
     from playhead.deal import check_world
-    from playhead.feed import map_tables, plan_tables
     from playhead.recipe.values import Recipe
+    from playhead.resolve import map_tables, plan_tables
 
     loaded = Recipe.load(recipe)
     tables = map_tables(loaded, split)

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from playhead.cli.screen import bar, console, count, grid, labelled, percent, print_json
 from playhead.index.table import Table
+from playhead.inspect.summary import LengthBin, StreamSummary, summarise
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Fixed, Rule
-from playhead.plan.summary import LengthBin, StreamSummary, summarise
 from playhead.recipe.tree import Leaf, branches, evaluation_branch
 from playhead.recipe.units import for_people, whole_unit
 from playhead.recipe.values import Recipe, Unit

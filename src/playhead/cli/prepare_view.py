@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table as Grid
 
 from playhead.cli.screen import console, count, grid, percent, print_json
-from playhead.feed import open_plan
 from playhead.feed.ledger import ledger_of, write_ahead
 from playhead.prepare import Compiling, PrepareReport, SourceReport
 from playhead.prepare import MeasureProgress as RowsMeasured
@@ -20,6 +19,7 @@ from playhead.prepare.report import Event
 from playhead.recipe.tree import leaves
 from playhead.recipe.units import for_people, whole_unit
 from playhead.recipe.values import Recipe, Unit
+from playhead.resolve import open_plan
 
 _COMPILING = "getting ready (the first run compiles, up to half a minute)"
 

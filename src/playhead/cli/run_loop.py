@@ -19,8 +19,8 @@ from playhead.cli.stopping import Stopped, StopSignals, stoppable
 from playhead.feed.batch import Batch
 from playhead.feed.loader import Loader
 from playhead.feed.totals import MOST_SOURCES
-from playhead.plan.resolve import leaves_by_stream
 from playhead.recipe.values import Recipe
+from playhead.resolve.resolve import leaves_by_stream
 
 
 @dataclass(frozen=True)

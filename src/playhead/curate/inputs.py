@@ -10,14 +10,14 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError, RecipeError
-from playhead.formats.contract import Means
+from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import read_lines
 from playhead.store import Stamp, is_url, list_files, open_file, stamp
 from playhead.store.globbing import has_magic
 from playhead.store.remote import list_remote
 
 SUFFIXES = (".jsonl", ".json")
-MEANS = Means(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
+MEANS = ScanLimits(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
 
 _REMOTE_BYTES = 1 << 23  # a request for a little costs as much as one for more
 _ROWS_TO_A_MARK = 256
@@ -90,7 +90,7 @@ def _within(word: str, out: Path) -> list[str]:
     return found
 
 
-def _means(path: str) -> Means:
+def _means(path: str) -> ScanLimits:
     return replace(MEANS, chunk_bytes=_REMOTE_BYTES) if is_url(path) else MEANS
 
 

@@ -24,11 +24,10 @@ from playhead.curate.summary import Summary, merge, plain
 from playhead.errors import DataError, PlayheadError, RecipeError
 from playhead.formats.contract import Shard
 from playhead.formats.jsonl import TRACK, Jsonl
-from playhead.prepare.effort import default_workers
-from playhead.prepare.engines import Engine, Local
-from playhead.prepare.engines.shared import expect_file
-from playhead.prepare.lock import only_one
-from playhead.prepare.work import run_jobs, write_sidecars
+from playhead.jobs import Engine, Local, default_workers, run_jobs
+from playhead.jobs.lock import only_one
+from playhead.jobs.shared_disk import expect_file
+from playhead.prepare.work import write_sidecars
 from playhead.store import is_url, replacing
 
 ROWS_PER_SHARD = 2000
@@ -115,10 +114,10 @@ class _Means:
     progress: Callable[[Progress | ShardsProgress], None] | None
 
 
-def _curate(layout: Layout, request: Request, means: _Means) -> CurateReport:
+def _curate(layout: Layout, request: Request, limits: _Means) -> CurateReport:
     began = perf_counter()
     layout.remove_half_files()
-    if means.force:
+    if limits.force:
         layout.clear()
     ledger = read_ledger(layout, request)
     if ledger is not None and ledger.outputs is not None:
@@ -126,7 +125,7 @@ def _curate(layout: Layout, request: Request, means: _Means) -> CurateReport:
         summary = _read_summary(layout.summary)
         if summary is None:
             raise refusal(layout, [f"{layout.summary.name} has been changed since it was written"])
-        if summary.rejected and means.on_error == "stop":
+        if summary.rejected and limits.on_error == "stop":
             raise DataError(
                 f"{layout.out}: rows were left out by an earlier run with --on-error reject",
                 found=f"{sum(summary.rejected.values()):,} in {layout.rejected.name}",
@@ -136,7 +135,7 @@ def _curate(layout: Layout, request: Request, means: _Means) -> CurateReport:
     layout.make()
     if ledger is None:
         write_ledger(layout, Ledger(request))
-    plan = _Plan(request, [survey(each) for each in request.inputs], means, layout)
+    plan = _Plan(request, [survey(each) for each in request.inputs], limits, layout)
     resumed = plan.run()
     summary = _finish(layout, plan, began)
     write_ledger(layout, Ledger(request, _sizes(layout)))
@@ -148,8 +147,8 @@ def _curate(layout: Layout, request: Request, means: _Means) -> CurateReport:
 class _Plan:
     """The shards of a request, and what is known of those that are done."""
 
-    def __init__(self, request: Request, surveys: list[Survey], means: _Means, layout: Layout) -> None:
-        self._request, self._surveys, self._means, self._layout = request, surveys, means, layout
+    def __init__(self, request: Request, surveys: list[Survey], limits: _Means, layout: Layout) -> None:
+        self._request, self._surveys, self._means, self._layout = request, surveys, limits, layout
         self.total_rows = total_rows(surveys) * request.repeat
         self.num_shards = max(1, -(-self.total_rows // request.rows_per_shard))
         self._failures: dict[int, PlayheadError] = {}

@@ -17,9 +17,9 @@ import msgspec
 from playhead.curate.clips import Kind, import_soundfile
 from playhead.curate.shard_job import Rejected, ShardJob, ShardSummary, summary_path
 from playhead.errors import PlayheadError, RecipeError
-from playhead.prepare.engines import Engine, run_jobs
-from playhead.prepare.engines.shared import expect_file
-from playhead.prepare.lock import only_one
+from playhead.jobs import Engine, run_jobs
+from playhead.jobs.lock import only_one
+from playhead.jobs.shared_disk import expect_file
 from playhead.store import open_file, replacing, writing_to
 
 _READ_BYTES = 1 << 20

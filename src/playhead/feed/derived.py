@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from playhead.feed.state import Position
-from playhead.order.walk import rows_between
+from playhead.order.source_order import rows_between
 from playhead.plan.plan import Plan
 from playhead.plan.rules import planned_lengths
 from playhead.plan.segments import Stream, draws_before, segment_at
@@ -53,7 +53,7 @@ def _length(stream: Stream, source: int, spans: list[tuple[int, int]]) -> int:
     """The planned length of a source's draws in spans that begin with an epoch: whole epochs are alike."""
     if stream.lengths_of[source] is None:
         return 0
-    num_rows = stream.walks[source].num_rows
+    num_rows = stream.orders[source].num_rows
     total = num_epochs = 0
     for first, end in spans:
         epochs, rest = divmod(end - first, num_rows)
@@ -63,11 +63,11 @@ def _length(stream: Stream, source: int, spans: list[tuple[int, int]]) -> int:
 
 
 def _walked(stream: Stream, source: int, start: int, end: int) -> int:
-    walk, lengths_of = stream.walks[source], stream.lengths_of[source]
+    order, lengths_of = stream.orders[source], stream.lengths_of[source]
     assert lengths_of is not None
     total = 0
     for first in range(start, end, _ROWS_AT_A_TIME):
-        _, rows = rows_between(walk, first, min(first + _ROWS_AT_A_TIME, end))
+        _, rows = rows_between(order, first, min(first + _ROWS_AT_A_TIME, end))
         lengths = lengths_of(rows).astype(np.int64)
         total += int(planned_lengths(stream.segments[0].rule, lengths).sum())
     return total

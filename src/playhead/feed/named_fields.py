@@ -10,10 +10,10 @@ import numpy as np
 from playhead.errors import PlayheadError, RecipeError
 from playhead.index.table import open_tables
 from playhead.order.picks import Picks
-from playhead.plan.resolve import leaves_by_stream
 from playhead.read import Reader, Request
 from playhead.recipe.values import Recipe
 from playhead.recipe.words import nearest
+from playhead.resolve.resolve import leaves_by_stream
 
 
 def check_named_fields(recipe: Recipe, fields: Iterable[str], map_function: Callable[..., Any] | None) -> None:

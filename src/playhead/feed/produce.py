@@ -19,11 +19,11 @@ from playhead.feed.named_fields import check_named_fields
 from playhead.feed.tasks import Work
 from playhead.fingerprint import digest
 from playhead.index.table import open_tables
-from playhead.plan.resolve import leaves_by_stream
 from playhead.read import Incident, Reader, Request
 from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.values import Recipe
+from playhead.resolve.resolve import leaves_by_stream
 
 UserFunction = Callable[..., Any]
 

@@ -19,19 +19,19 @@ from playhead.feed.derived import by_source
 from playhead.feed.describe import Streams, describe
 from playhead.feed.ledger import Recorder
 from playhead.feed.lightning_alone import refuse_lightnings_copy, refuse_lightnings_epoch
-from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.produce import Blueprint
 from playhead.feed.quarantine import Quarantine
 from playhead.feed.state import Position, check_takeover, read_state, restore, save
 from playhead.feed.tasks import Task, TaskMaker, Work
 from playhead.feed.totals import Sum, Totals, nothing_yet
 from playhead.plan.plan import Plan
-from playhead.plan.resolve import lanes_of, leaves_by_stream
 from playhead.plan.rules import Fixed
 from playhead.plan.segments import round_end
 from playhead.read import Incident
 from playhead.recipe.tree import evaluation_branch
 from playhead.recipe.values import SUM_NAME, Recipe
+from playhead.resolve.open import map_tables, plan_tables
+from playhead.resolve.resolve import lanes_of, leaves_by_stream
 
 _NUMBERS = count()
 

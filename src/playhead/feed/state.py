@@ -161,7 +161,7 @@ def _about(plan: Plan) -> dict[str, Any]:
         "window_size": [segment.window_size for segment in segments][:8],
         "batching": _short([[type(segment.rule).__name__, segment.rule, segment.balance] for segment in segments]),
         "source names": _short([stream.source_names for stream in plan.streams]),
-        "rows and shuffles": _short([[w.num_rows, w.shuffle] for s in plan.streams for w in s.walks]),
+        "rows and shuffles": _short([[w.num_rows, w.shuffle] for s in plan.streams for w in s.orders]),
         "weights and policy": _short(
             [[p.blend.shares.tolist(), p.stop_draw] for segment in segments for p in segment.pieces]
             + [[stream.epochs for stream in plan.streams]]

@@ -38,7 +38,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Means:
+class ScanLimits:
     """How a scan may work. Law: it never changes what the scan finds."""
 
     chunk_bytes: int = 1 << 19
@@ -100,11 +100,11 @@ class Format(Protocol):
     def discover(self, source: Source) -> Sequence[Shard]:
         """The shards of a source, in a fixed order."""
 
-    def scan(self, shard: Shard, spec: Spec, means: Means) -> Iterator[Chunk]:
+    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
         """The rows of a shard in chunks of bounded memory. Law: row n of every track is the same sample."""
 
     def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:
         """The samples, in the order asked for; `options` are the source's. A row that is broken raises DataError."""
 
-    def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         """The files that may carry an `.idx`, each with the pieces of its offsets, sentinel included."""

@@ -12,7 +12,7 @@ import numpy as np
 from playhead.errors import DataError
 from playhead.formats import sidecar
 from playhead.formats.collect import Collected, Collector
-from playhead.formats.contract import Chunk, Means, Rows, Sample, Shard
+from playhead.formats.contract import Chunk, Rows, Sample, ScanLimits, Shard
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import MISSING
 from playhead.formats.lines import Lines, read_lines
@@ -35,15 +35,15 @@ class Jsonl:
         patterns = [source.path] if isinstance(source.path, str) else source.path
         return [Shard(((TRACK, path),)) for path in list_files(patterns)]
 
-    def scan(self, shard: Shard, spec: Spec, means: Means) -> Iterator[Chunk]:
+    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
         with open_file(shard.name) as file:
-            known = None if spec.reads_content else sidecar.load(file, means)
+            known = None if spec.reads_content else sidecar.load(file, limits)
             if known is not None:
                 yield _from_sidecar(file, known)
                 return
             decode = fast_decoder(spec)
             collector = Collector(spec)
-            for lines in read_lines(file, means):
+            for lines in read_lines(file, limits):
                 collected = decode(lines) if decode else None
                 if collected is None:
                     collected = _line_by_line(file, lines, collector)
@@ -59,8 +59,8 @@ class Jsonl:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return [_object(raw.rstrip(), rows.place(i), "strict") for i, raw in enumerate(payloads)]
 
-    def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
-        yield shard.name, _line_starts(shard.name, means)
+    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        yield shard.name, _line_starts(shard.name, limits)
 
 
 class _Row:
@@ -146,12 +146,12 @@ def _from_sidecar(file: File, starts: UIntArray) -> Chunk:
     return Chunk(offsets.size, {TRACK: offsets}, {TRACK: file.size})
 
 
-def _line_starts(path: str, means: Means) -> Iterator[UIntArray]:
+def _line_starts(path: str, limits: ScanLimits) -> Iterator[UIntArray]:
     """The first byte of every line, blank ones too, and the size of the file."""
     with open_file(path) as file:
         base = 0
         yield np.zeros(1 if file.size else 0, dtype=np.uint64)
-        while data := file.read(base, means.chunk_bytes):
+        while data := file.read(base, limits.chunk_bytes):
             after = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10) + (base + 1)
             base += len(data)
             yield after[after < file.size].astype(np.uint64)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from playhead.errors import DataError
-from playhead.formats.contract import Means
+from playhead.formats.contract import ScanLimits
 from playhead.store import File
 from playhead.types import IntArray, kernel
 
@@ -68,14 +68,14 @@ def _find_rows(data: ByteArray, starts: IntArray, ends: IntArray) -> tuple[int, 
     return num_rows, num_lines, regular
 
 
-def read_lines(file: File, means: Means, base: int = 0, line: int = 1) -> Iterator[Lines]:
+def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1) -> Iterator[Lines]:
     """The file as runs of whole lines, from the byte at which a line starts.
 
     Law: the runs' bytes, end to end, are the file from there on, a byte order mark left out.
     """
     if base == 0 and file.read(0, len(BOM)) == BOM:
         base = len(BOM)
-    want = means.chunk_bytes
+    want = limits.chunk_bytes
     find = _Finder()
     while base < file.size:
         data = file.read(base, min(want, file.size - base))
@@ -84,12 +84,12 @@ def read_lines(file: File, means: Means, base: int = 0, line: int = 1) -> Iterat
         if base + len(data) < file.size:
             cut = data.rfind(b"\n") + 1
             if cut == 0:
-                want = _larger(want, file, base, means)
+                want = _larger(want, file, base, limits)
                 continue
             data = data[:cut]
         lines = find.rows(data, base, line)
         yield lines
-        want = means.chunk_bytes
+        want = limits.chunk_bytes
         base += len(data)
         line += lines.num_lines
 
@@ -108,11 +108,11 @@ class _Finder:
         return Lines(data, base, first_line, num_lines, starts[:num_rows].copy(), ends[:num_rows].copy(), regular)
 
 
-def _larger(want: int, file: File, base: int, means: Means) -> int:
-    if want >= means.longest_row_bytes:
+def _larger(want: int, file: File, base: int, limits: ScanLimits) -> int:
+    if want >= limits.longest_row_bytes:
         raise DataError(
             f"{file.path}: a line longer than {want / 2**20:,.0f} MB at byte {base:,}",
             expected="JSON Lines: one object a line",
             fix="if the file is right, raise the memory per worker (--memory)",
         )
-    return min(want * 4, means.longest_row_bytes)
+    return min(want * 4, limits.longest_row_bytes)

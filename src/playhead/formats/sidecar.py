@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from playhead.formats.contract import Means
+from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import BOM
 from playhead.store import File, replacing, stamp, writing_to
 from playhead.types import UIntArray
@@ -32,9 +32,9 @@ def sidecar_path(path: str, indexes_root: str | None) -> Path:
     return Path(indexes_root) / f"{bare.lstrip('/')}.idx"
 
 
-def load(file: File, means: Means) -> UIntArray | None:
+def load(file: File, limits: ScanLimits) -> UIntArray | None:
     """The first byte of every line (blank ones too) from a valid sidecar; None where there is none."""
-    offsets = offsets_in(file, sidecar_path(file.path, means.indexes_root))
+    offsets = offsets_in(file, sidecar_path(file.path, limits.indexes_root))
     if offsets is None:
         return None
     chosen = np.unique(np.linspace(0, offsets.size - 1, min(_NUM_SAMPLED, offsets.size)).astype(np.int64))
@@ -61,9 +61,9 @@ def offsets_in(file: File, path: Path) -> UIntArray | None:
     return offsets if offsets.size else None
 
 
-def write(path: str, pieces: Iterable[UIntArray], means: Means) -> Path:
+def write(path: str, pieces: Iterable[UIntArray], limits: ScanLimits) -> Path:
     """Write a sidecar, whole or not at all: a reader never sees a short one."""
-    target = sidecar_path(path, means.indexes_root)
+    target = sidecar_path(path, limits.indexes_root)
     with writing_to(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as file:

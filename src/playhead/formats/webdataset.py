@@ -13,7 +13,7 @@ import numpy as np
 
 from playhead.errors import DataError
 from playhead.formats.collect import Collector
-from playhead.formats.contract import Chunk, Means, Rows, Sample, Shard
+from playhead.formats.contract import Chunk, Rows, Sample, ScanLimits, Shard
 from playhead.formats.lengths import MISSING
 from playhead.formats.registry import check_options, register
 from playhead.formats.spec import Spec
@@ -37,7 +37,7 @@ class WebDataset:
         patterns = [source.path] if isinstance(source.path, str) else source.path
         return [Shard(((TRACK, path),)) for path in list_files(patterns)]
 
-    def scan(self, shard: Shard, spec: Spec, means: Means) -> Iterator[Chunk]:
+    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
         collector = Collector(spec)
         firsts: list[int] = []
         end = 0
@@ -48,7 +48,7 @@ class WebDataset:
                     yield _chunk(collector, firsts, group.first)
                     firsts = []
                 if spec.reads_content:
-                    collector.add(_Row(group, means.longest_row_bytes))
+                    collector.add(_Row(group, limits.longest_row_bytes))
                 firsts.append(group.first)
                 end = group.end
             # A last member may lack its padding.
@@ -59,8 +59,8 @@ class WebDataset:
             for group in _groups(TarReader(_Stretch(f"{rows.place(i)} on", data))):
                 yield group.sample()
 
-    def sidecars(self, shard: Shard, means: Means) -> Iterable[tuple[str, Iterable[UIntArray]]]:
-        yield shard.name, _offsets(self.scan(shard, Spec(options={ALLOW_NO_END: True}), means))
+    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        yield shard.name, _offsets(self.scan(shard, Spec(options={ALLOW_NO_END: True}), limits))
 
 
 @dataclass(frozen=True)

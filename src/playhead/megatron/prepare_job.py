@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from playhead.errors import Failure, PlayheadError, PrepareError
+from playhead.jobs import default_workers
 from playhead.megatron.arguments import Request
 from playhead.megatron.build import build_dataset, build_mixture, explaining
 from playhead.megatron.effort import Entry, memory_needed, seconds_needed, workers_for
@@ -41,7 +42,7 @@ def prepare_request(
     show: Show = progress or (lambda _: None)
     if not dry_run:
         sweep(request.cache)
-    count = workers or _default_workers()
+    count = workers or default_workers()
     total = len(prefixes_of(request.job))
     surveys = survey_job(request.job, count, lambda prefix: show(Progress("indexes", prefix, total)))
     plan = plan_job(request.job, surveys)
@@ -56,10 +57,6 @@ def prepare_request(
         _make_room(request.cache, sum(map(num_bytes_of, wanted)))
         _build(request.cache, wanted, indexes, count, show)
     return report
-
-
-def _default_workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _make_room(cache: Path, num_bytes: int) -> None:

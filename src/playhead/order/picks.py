@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.order import blend as blending
-from playhead.order import walk as walking
+from playhead.order import source_order
 from playhead.order.blend import Blend
-from playhead.order.walk import Walk
+from playhead.order.source_order import SourceOrder
 from playhead.types import IntArray, kernel
 
 
@@ -61,7 +61,7 @@ def counters_at(piece: Piece, draw: int) -> IntArray:
     return counters
 
 
-def picks_between(pieces: tuple[Piece, ...], walks: tuple[Walk, ...], first: int, stop: int) -> Picks:
+def picks_between(pieces: tuple[Piece, ...], orders: tuple[SourceOrder, ...], first: int, stop: int) -> Picks:
     """The picks of the draws [first, stop), which must lie inside the pieces."""
     starts = [piece.first_draw for piece in pieces]
     parts = []
@@ -69,7 +69,7 @@ def picks_between(pieces: tuple[Piece, ...], walks: tuple[Walk, ...], first: int
         piece = pieces[bisect_right(starts, first) - 1]
         end = stop if piece.stop_draw is None else min(stop, piece.stop_draw)
         assert first < end, "draws past the end of the stream"
-        parts.append(_piece_picks(piece, walks, first, end))
+        parts.append(_piece_picks(piece, orders, first, end))
         first = end
     if len(parts) == 1:
         return parts[0]
@@ -79,9 +79,11 @@ def picks_between(pieces: tuple[Piece, ...], walks: tuple[Walk, ...], first: int
     return Picks(source, epoch, row)
 
 
-def draw_of(pieces: tuple[Piece, ...], walks: tuple[Walk, ...], source: int, epoch: int, row: int) -> int | None:
+def draw_of(
+    pieces: tuple[Piece, ...], orders: tuple[SourceOrder, ...], source: int, epoch: int, row: int
+) -> int | None:
     """The draw that gives a pick: the inverse of `picks_between`; None where the stream never draws it."""
-    number = walking.draw_of(walks[source], epoch, row)
+    number = source_order.draw_of(orders[source], epoch, row)
     for piece in pieces:
         (member,) = np.nonzero(piece.members == source)
         if not len(member) or number < piece.base[source]:
@@ -92,7 +94,7 @@ def draw_of(pieces: tuple[Piece, ...], walks: tuple[Walk, ...], source: int, epo
     return None
 
 
-def _piece_picks(piece: Piece, walks: tuple[Walk, ...], first: int, stop: int) -> Picks:
+def _piece_picks(piece: Piece, orders: tuple[SourceOrder, ...], first: int, stop: int) -> Picks:
     members, numbers = blending.resolve(piece.blend, first - piece.first_draw, stop - piece.first_draw)
     source = piece.members[members]
     epoch = np.empty(len(source), np.int64)
@@ -101,7 +103,7 @@ def _piece_picks(piece: Piece, walks: tuple[Walk, ...], first: int, stop: int) -
         if len(positions):
             chosen = int(source[positions[0]])
             begin = int(numbers[positions[0]]) + int(piece.base[chosen])
-            epoch[positions], row[positions] = walking.rows_between(walks[chosen], begin, begin + len(positions))
+            epoch[positions], row[positions] = source_order.rows_between(orders[chosen], begin, begin + len(positions))
     return Picks(source, epoch, row)
 
 

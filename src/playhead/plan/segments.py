@@ -10,7 +10,7 @@ import numpy as np
 
 from playhead.errors import EndOfStreamError
 from playhead.order.picks import Piece, counters_at
-from playhead.order.walk import Walk
+from playhead.order.source_order import SourceOrder
 from playhead.plan.rules import Rule
 from playhead.recipe.units import ceil_div
 from playhead.types import IntArray, LengthArray
@@ -47,7 +47,7 @@ class Stream:
     name: str
     seed: int
     source_names: tuple[str, ...]
-    walks: tuple[Walk, ...]
+    orders: tuple[SourceOrder, ...]
     lengths_of: tuple[LengthsOf | None, ...]
     outputs_of: tuple[LengthsOf | None, ...]
     segments: tuple[Segment, ...]
@@ -56,7 +56,7 @@ class Stream:
 
     @property
     def in_order(self) -> bool:
-        return all(walk.shuffle == "none" for walk in self.walks)
+        return all(order.shuffle == "none" for order in self.orders)
 
 
 def segment_at(stream: Stream, window: int) -> Segment:
@@ -78,7 +78,7 @@ def _later_round(stream: Stream, number: int) -> Segment:
     num_draws = segment.pieces[-1].stop_draw
     assert num_windows is not None
     assert num_draws is not None
-    rows = np.array([walk.num_rows for walk in stream.walks], np.int64)
+    rows = np.array([order.num_rows for order in stream.orders], np.int64)
     skipped = number * rows * _epochs_begun(stream)
     pieces = tuple(
         replace(
@@ -96,7 +96,7 @@ def _later_round(stream: Stream, number: int) -> Segment:
 
 def _epochs_begun(stream: Stream) -> IntArray:
     """How many epochs of every source the first round of a finite stream begins."""
-    rows = np.array([walk.num_rows for walk in stream.walks], np.int64)
+    rows = np.array([order.num_rows for order in stream.orders], np.int64)
     return -(-_drawn_in_round(stream) // rows)
 
 

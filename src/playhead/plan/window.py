@@ -49,7 +49,7 @@ def plan_window(stream: Stream, number: int) -> Window:
     """Plan a window. Law: the result depends on the stream and the number alone, and holds whole steps."""
     segment = segment_at(stream, number)
     first, stop = window_draws(segment, number)
-    picks = picks_between(segment.pieces, stream.walks, first, stop)
+    picks = picks_between(segment.pieces, stream.orders, first, stop)
     if segment.excluded:
         picks = picks.take(present(segment, picks.source, picks.row))
     lengths = _look_up(stream.lengths_of, picks)

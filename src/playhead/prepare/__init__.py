@@ -3,7 +3,7 @@
 Parallel, resumable after a kill, the same bytes whatever the engine and the number of workers.
 """
 
-from playhead.prepare.engines import Engine, Local, Ray
+from playhead.jobs import Engine, Local, Ray
 from playhead.prepare.report import Compiling, MeasureProgress, PrepareReport, Progress, SourceReport
 from playhead.prepare.run import prepare
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from playhead.formats.contract import Shard
 from playhead.formats.spec import Spec
 from playhead.index.layout import Layout
-from playhead.prepare.effort import Effort
 from playhead.prepare.one import Outcome
+from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import SourceReport
 from playhead.prepare.survey import survey_source
 
 _SELECTION_BYTES = 0.2
 
 
-def estimate_source(layout: Layout, effort: Effort) -> Outcome:
+def estimate_source(layout: Layout, options: PrepareOptions) -> Outcome:
     """The report of a source as it would be; its rows are judged from the first chunk of one shard."""
-    survey, failures = survey_source(layout, effort)
+    survey, failures = survey_source(layout, options)
     if failures:
         return Outcome(None, tuple(failures))
     up_to_date = survey.up_to_date(layout)
@@ -27,7 +27,7 @@ def estimate_source(layout: Layout, effort: Effort) -> Outcome:
         reused = sum(survey.old.meta.shards[place].num_rows for place in places)
     num_rows, num_tracks = known + reused, 1
     if scanned:
-        row_bytes, num_tracks = _row_bytes(layout, survey.shards[scanned[0]], effort)
+        row_bytes, num_tracks = _row_bytes(layout, survey.shards[scanned[0]], options)
         num_rows += round(survey.num_bytes(scanned) / row_bytes)
     return Outcome(
         SourceReport(
@@ -61,9 +61,9 @@ def bytes_per_row(spec: Spec, num_tracks: int) -> float:
     return 8 * num_tracks + lengths + len(spec.matches) + (16 if spec.ids else 0) + _SELECTION_BYTES
 
 
-def _row_bytes(layout: Layout, shard: Shard, effort: Effort) -> tuple[float, int]:
+def _row_bytes(layout: Layout, shard: Shard, options: PrepareOptions) -> tuple[float, int]:
     """Bytes of all files of a shard to a row, and the number of tracks, by the first chunk that has rows."""
-    for chunk in layout.registered.format.scan(shard, layout.spec.scanned, effort.means):
+    for chunk in layout.registered.format.scan(shard, layout.spec.scanned, options.limits):
         if chunk.num_rows:
             return max(1.0, sum(chunk.ends.values()) / chunk.num_rows), len(chunk.offsets)
     return 1.0, 1

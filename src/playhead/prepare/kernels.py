@@ -7,10 +7,10 @@ from contextlib import suppress
 import numpy as np
 
 from playhead.errors import PlayheadError
-from playhead.feed.open import map_tables, plan_tables
 from playhead.feed.totals import running_totals
 from playhead.read.faults import candidates
 from playhead.recipe.values import Recipe
+from playhead.resolve.open import map_tables, plan_tables
 
 
 def compile_kernels(recipe: Recipe) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from playhead.errors import Failure, PlayheadError
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
-from playhead.prepare.effort import Effort
-from playhead.prepare.engines.shared import expect_file
-from playhead.prepare.measuring import Gauge, MeasureJob, gauge_of
+from playhead.jobs import run_jobs
+from playhead.jobs.shared_disk import expect_file
+from playhead.prepare.measuring import LengthMeter, MeasureJob, length_meter_of
 from playhead.prepare.merge import Contents, Piece, chunks_of
+from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
 from playhead.prepare.stretches import cut, has_lengths
 from playhead.prepare.survey import parts_directory
-from playhead.prepare.work import run_jobs
 from playhead.recipe.values import Recipe
 
 
@@ -29,26 +29,28 @@ class Measured:
     failures: list[Failure]
 
 
-def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, effort: Effort) -> Measured:
+def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, options: PrepareOptions) -> Measured:
     """Measure the rows that neither the old index nor a run before has measured. Failures are gathered, not raised."""
-    gauge = gauge_of(layout, recipe, effort.means.chunk_bytes)
-    run = _Run(layout, gauge, contents, old, effort)
-    run_jobs(run.jobs(), effort.engine_to_measure(run.total_rows), run.done)
+    meter = length_meter_of(layout, recipe, options.limits.chunk_bytes)
+    run = _Run(layout, meter, contents, old, options)
+    run_jobs(run.jobs(), options.engine_to_measure(run.total_rows), run.done)
     pieces = tuple(
         replace(piece, lengths=tuple(run.paths[i])) if i in run.paths else piece
         for i, piece in enumerate(contents.pieces)
     )
-    found = replace(contents, pieces=pieces, generator_key=gauge.generator_key)
+    found = replace(contents, pieces=pieces, generator_key=meter.generator_key)
     return Measured(found, run.measured_rows, run.failures)
 
 
 class _Run:
     """A run under way: `paths` are the files of lengths of each shard, by its number, in order."""
 
-    def __init__(self, layout: Layout, gauge: Gauge, contents: Contents, old: Index | None, effort: Effort) -> None:
-        self._layout, self._gauge, self._contents, self._old = layout, gauge, contents, old
-        self._effort = effort
-        self._chosen = dict(_to_measure(contents.pieces, old, gauge.generator_key))
+    def __init__(
+        self, layout: Layout, meter: LengthMeter, contents: Contents, old: Index | None, options: PrepareOptions
+    ) -> None:
+        self._layout, self._meter, self._contents, self._old = layout, meter, contents, old
+        self._options = options
+        self._chosen = dict(_to_measure(contents.pieces, old, meter.generator_key))
         self.total_rows = sum(contents.pieces[i].entry.num_rows for i in self._chosen)
         self.paths: dict[int, list[Path]] = {i: [] for i in self._chosen}
         self.measured_rows = self._done_rows = 0
@@ -60,12 +62,12 @@ class _Run:
             piece = self._contents.pieces[i]
             shard = piece.entry.shard(self._contents.roles)
             for stretch in cut(chunks_of(piece, self._old), shard, piece.entry.files, raw_row):
-                path = stretch.path(directory, self._gauge.generator_key)
+                path = stretch.path(directory, self._meter.generator_key)
                 self.paths[i].append(path)
                 if has_lengths(path, stretch):
                     self._done_rows += stretch.num_rows
                 else:
-                    yield MeasureJob(self._gauge, stretch, path)
+                    yield MeasureJob(self._meter, stretch, path)
 
     def done(self, job: MeasureJob, outcome: PlayheadError | None) -> None:
         source, shard = self._layout.leaf.source.name, job.stretch.shard.name
@@ -75,8 +77,8 @@ class _Run:
             return
         expect_file(job.path)
         self.measured_rows += job.stretch.num_rows
-        if self._effort.progress is not None:
-            self._effort.progress(MeasureProgress(source, shard, self._done_rows, self.total_rows))
+        if self._options.progress is not None:
+            self._options.progress(MeasureProgress(source, shard, self._done_rows, self.total_rows))
 
 
 def _to_measure(pieces: tuple[Piece, ...], old: Index | None, generator_key: int | None) -> Iterator[tuple[int, int]]:

@@ -28,7 +28,7 @@ _EPOCH = 0
 
 
 @dataclass(frozen=True)
-class Gauge:
+class LengthMeter:
     """How the samples of a source are measured. It travels to workers: the recipe in it has no other source.
 
     `generator_key` is None where the map takes no generator, so that lengths are the same for every seed.
@@ -69,20 +69,20 @@ class Gauge:
         return length
 
 
-def gauge_of(layout: Layout, recipe: Recipe, batch_bytes: int) -> Gauge:
+def length_meter_of(layout: Layout, recipe: Recipe, batch_bytes: int) -> LengthMeter:
     """How a source is measured. Its map is looked up here first, so that one that is missing is told once."""
     function = _map_function(recipe, layout.leaf)
     drawn = function is not None and takes_generator(function)
     alone = msgspec.structs.replace(recipe, sources=[layout.leaf.source], evaluation={})
     key = layout.generator_key if drawn else None
-    return Gauge(layout.registered.format, layout.leaf, alone, key, batch_bytes)
+    return LengthMeter(layout.registered.format, layout.leaf, alone, key, batch_bytes)
 
 
 @dataclass(frozen=True)
 class MeasureJob:
     """One stretch to measure."""
 
-    gauge: Gauge
+    meter: LengthMeter
     stretch: Stretch
     path: Path
 
@@ -91,7 +91,7 @@ class MeasureJob:
         return self.stretch.name
 
     def run(self) -> None:
-        write_lengths(self.path, self.gauge.lengths(self.stretch))
+        write_lengths(self.path, self.meter.lengths(self.stretch))
 
 
 def _map_function(recipe: Recipe, leaf: Leaf) -> Callable[..., Any] | None:

@@ -19,16 +19,17 @@ from playhead.index.selection import (
     selection_damage,
 )
 from playhead.index.sweep import write_selection
-from playhead.prepare.effort import Effort
-from playhead.prepare.engines.shared import expect_file
-from playhead.prepare.lock import only_one
+from playhead.jobs import run_jobs
+from playhead.jobs.lock import only_one
+from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measure import measure
 from playhead.prepare.merge import Contents, Piece, merge
+from playhead.prepare.options import PrepareOptions
 from playhead.prepare.parts import Summary, part_path
 from playhead.prepare.report import Progress, SourceReport
 from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
 from playhead.prepare.verify import verify_rows
-from playhead.prepare.work import ScanJob, run_jobs, write_sidecars
+from playhead.prepare.work import ScanJob, write_sidecars
 from playhead.recipe.values import Recipe
 from playhead.store import writing_to
 
@@ -51,30 +52,30 @@ class _Done:
     verified_rows: int = 0
 
 
-def prepare_source(layout: Layout, recipe: Recipe, effort: Effort) -> Outcome:
+def prepare_source(layout: Layout, recipe: Recipe, options: PrepareOptions) -> Outcome:
     """Bring one source up to date, holding its lock. Failures of shards are gathered, not raised."""
     with only_one(layout.directory), _nothing_useless_left(layout):
         _finish_swap(layout.directory)
-        survey, failures = survey_source(layout, effort)
+        survey, failures = survey_source(layout, options)
         done = _Done(survey.to_scan(), not survey.up_to_date(layout), damaged=survey.damaged)
         if done.changed:
-            if layout.measured and not effort.measure:
+            if layout.measured and not options.measure:
                 raise _unmeasured(layout)
-            failures += _scan(layout, survey, done.scanned, effort)
-        if effort.sidecars:
-            done.num_sidecars = _sidecars(layout, survey, effort, failures)
+            failures += _scan(layout, survey, done.scanned, options)
+        if options.sidecars:
+            done.num_sidecars = _sidecars(layout, survey, options, failures)
         if done.changed and not failures:
-            failures += _build(layout, recipe, survey, effort, done)
+            failures += _build(layout, recipe, survey, options, done)
         if failures:
             return Outcome(None, tuple(failures))
         index = open_index(layout.directory)
         assert index is not None
-        if effort.verify:
-            failures += verify_rows(layout, index, effort)
+        if options.verify:
+            failures += verify_rows(layout, index, options)
             if failures:
                 return Outcome(None, tuple(failures))
             done.verified_rows = index.meta.num_rows
-        return _select(layout, survey, index, effort, done)
+        return _select(layout, survey, index, options, done)
 
 
 @contextmanager
@@ -90,8 +91,8 @@ def _nothing_useless_left(layout: Layout) -> Iterator[None]:
             shutil.rmtree(place.with_name(f"{place.name}.new"), ignore_errors=True)
 
 
-def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: _Done) -> Outcome:
-    opened = None if effort.force else _sound_selection(layout, index, effort, done)
+def _select(layout: Layout, survey: Survey, index: Index, options: PrepareOptions, done: _Done) -> Outcome:
+    opened = None if options.force else _sound_selection(layout, index, options, done)
     meta = write_selection(layout, index) if opened is None else opened.meta
     _sweep_up(layout)
     if meta.num_rows == 0:
@@ -101,9 +102,9 @@ def _select(layout: Layout, survey: Survey, index: Index, effort: Effort, done: 
     return Outcome(_report(layout, survey, index, meta, done), ())
 
 
-def _sound_selection(layout: Layout, index: Index, effort: Effort, done: _Done) -> Selection | None:
+def _sound_selection(layout: Layout, index: Index, options: PrepareOptions, done: _Done) -> Selection | None:
     """The selection in place, if it is there and what was written."""
-    damage = selection_damage(layout, everything=effort.verify)
+    damage = selection_damage(layout, everything=options.verify)
     done.damaged += damage
     return None if damage else open_selection(layout, index.meta.num_rows)
 
@@ -133,11 +134,11 @@ def _sweep_up(layout: Layout) -> None:
             shutil.rmtree(place.with_name(f"{place.name}{ending}"), ignore_errors=True)
 
 
-def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> list[Failure]:
+def _scan(layout: Layout, survey: Survey, chosen: list[int], options: PrepareOptions) -> list[Failure]:
     source = layout.leaf.source.name
     directory = parts_directory(layout)
     with writing_to(directory):
-        if effort.force:
+        if options.force:
             shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True)
     numbers = {survey.shards[i].name: i for i in chosen}
@@ -155,36 +156,36 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], effort: Effort) -> 
             return
         expect_file(part_path(directory, outcome.entry))
         survey.parts[number] = outcome
-        if effort.progress is not None:
+        if options.progress is not None:
             progress = (job.shard.name, outcome.num_rows, done_shards, len(chosen), done_bytes, total_bytes)
-            effort.progress(Progress(source, *progress))
+            options.progress(Progress(source, *progress))
 
     spec = layout.spec.scanned
-    jobs = [ScanJob(layout.registered.format, survey.shards[i], spec, effort.means, directory) for i in chosen]
-    run_jobs(jobs, effort.engine_for(len(jobs), total_bytes), done)
+    jobs = [ScanJob(layout.registered.format, survey.shards[i], spec, options.limits, directory) for i in chosen]
+    run_jobs(jobs, options.engine_for(len(jobs), total_bytes), done)
     return failures
 
 
-def _sidecars(layout: Layout, survey: Survey, effort: Effort, failures: list[Failure]) -> int:
+def _sidecars(layout: Layout, survey: Survey, options: PrepareOptions, failures: list[Failure]) -> int:
     """Write the sidecars that are missing; returns how many."""
     format_ = layout.registered.format
     written = [
-        attempt(layout, shard, lambda shard: write_sidecars(format_, shard, effort.means), failures)
+        attempt(layout, shard, lambda shard: write_sidecars(format_, shard, options.limits), failures)
         for shard in survey.shards
     ]
     return sum(count or 0 for count in written)
 
 
-def _build(layout: Layout, recipe: Recipe, survey: Survey, effort: Effort, done: _Done) -> list[Failure]:
+def _build(layout: Layout, recipe: Recipe, survey: Survey, options: PrepareOptions, done: _Done) -> list[Failure]:
     """The index from what was scanned and, where lengths are measured, from measuring; in place of the old one."""
     contents = _contents(layout, survey)
     if layout.measured:
-        measured = measure(layout, recipe, contents, survey.old, effort)
+        measured = measure(layout, recipe, contents, survey.old, options)
         done.measured_rows = measured.num_rows
         if measured.failures:
             return measured.failures
         contents = measured.contents
-    merge(layout, contents, survey.old, effort.memory_bytes)
+    merge(layout, contents, survey.old, options.memory_bytes)
     return []
 
 

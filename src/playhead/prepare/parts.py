@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from playhead.errors import DataError
 from playhead.fingerprint import digest
-from playhead.formats.contract import Chunk, Format, Means, Shard
+from playhead.formats.contract import Chunk, Format, ScanLimits, Shard
 from playhead.formats.spec import Spec
 from playhead.index.layout import FileEntry, ShardEntry, entry_of
 from playhead.store import File, open_file, replacing
@@ -52,13 +52,13 @@ def part_path(directory: Path, entry: ShardEntry) -> Path:
     return directory / f"{digest(entry.files)}.part"
 
 
-def write_part(format: Format, shard: Shard, spec: Spec, means: Means, directory: Path) -> Summary:  # noqa: A002
+def write_part(format: Format, shard: Shard, spec: Spec, limits: ScanLimits, directory: Path) -> Summary:  # noqa: A002
     """Scan a shard into its part file. A shard that changes under the scan is refused."""
     before = entry_of(shard, 0)
     num_rows = num_skipped = 0
     tracks: tuple[str, ...] = ()
     with replacing(part_path(directory, before)) as file:
-        for chunk in format.scan(shard, spec, means):
+        for chunk in format.scan(shard, spec, limits):
             num_rows += chunk.num_rows
             num_skipped += chunk.num_skipped
             tracks = tuple(chunk.offsets)

@@ -8,15 +8,15 @@ from playhead.errors import Failure, PlayheadError, PrepareError, RecipeError
 from playhead.feed.main_guard import refuse_in_bootstrap
 from playhead.index.layout import layout_of
 from playhead.index.table import open_table
-from playhead.plan.parts import shard_ranges
-from playhead.prepare.effort import Effort, default_workers
-from playhead.prepare.engines import Engine
+from playhead.jobs import Engine, default_workers
 from playhead.prepare.estimate import estimate_source
 from playhead.prepare.kernels import compile_kernels
 from playhead.prepare.one import Outcome, prepare_source
+from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import Compiling, Event, PrepareReport
 from playhead.recipe.tree import Leaf, branches, leaves
 from playhead.recipe.values import Recipe
+from playhead.resolve.shard_ranges import shard_ranges
 
 _LEAST_MEMORY_MB = 8
 
@@ -53,7 +53,7 @@ def prepare(
         )
     if memory_mb < _LEAST_MEMORY_MB:
         raise RecipeError(f"memory per worker: {memory_mb} MB", expected=f"at least {_LEAST_MEMORY_MB} MB")
-    effort = Effort(
+    options = PrepareOptions(
         workers=default_workers() if workers is None else max(1, workers),
         memory_bytes=memory_mb << 20,
         indexes_root=recipe.indexes_root,
@@ -66,7 +66,7 @@ def prepare(
         engine=engine,
     )
     try:
-        outcomes = [_attempt(leaf, recipe, effort, dry_run) for leaf in leaves(recipe)]
+        outcomes = [_attempt(leaf, recipe, options, dry_run) for leaf in leaves(recipe)]
     finally:
         if engine is not None:
             engine.close()
@@ -83,10 +83,10 @@ def prepare(
     return PrepareReport(reports, dry_run=dry_run)
 
 
-def _attempt(leaf: Leaf, recipe: Recipe, effort: Effort, dry_run: bool) -> Outcome:
+def _attempt(leaf: Leaf, recipe: Recipe, options: PrepareOptions, dry_run: bool) -> Outcome:
     layout = layout_of(leaf, recipe)
     try:
-        return estimate_source(layout, effort) if dry_run else prepare_source(layout, recipe, effort)
+        return estimate_source(layout, options) if dry_run else prepare_source(layout, recipe, options)
     except PlayheadError as error:
         return Outcome(None, (Failure(leaf.source.name, leaf.path, str(error)),))
 

@@ -12,7 +12,7 @@ from playhead.formats.contract import Shard
 from playhead.index.integrity import damaged_arrays
 from playhead.index.layout import Layout, ShardEntry, entry_of
 from playhead.index.opened import Index, open_index
-from playhead.prepare.effort import Effort
+from playhead.prepare.options import PrepareOptions
 from playhead.prepare.parts import Summary, part_path, read_summary
 from playhead.store import is_url
 
@@ -48,7 +48,7 @@ class Survey:
         return sum(file.size for i in numbers for file in self.entries[i].files)
 
 
-def survey_source(layout: Layout, effort: Effort) -> tuple[Survey, list[Failure]]:
+def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list[Failure]]:
     """Look at what is there, writing nothing. Every shard that cannot be looked at is a failure."""
     _refuse_urls(layout)
     shards = layout.registered.format.discover(layout.leaf.source)
@@ -56,9 +56,9 @@ def survey_source(layout: Layout, effort: Effort) -> tuple[Survey, list[Failure]
     looked = [(shard, attempt(layout, shard, lambda shard: entry_of(shard, 0), failures)) for shard in shards]
     found = [shard for shard, entry in looked if entry is not None]
     entries = [entry for _, entry in looked if entry is not None]
-    if effort.force:
+    if options.force:
         return Survey(tuple(found), tuple(entries), None, {}), failures
-    survey = _with_index(layout, tuple(found), tuple(entries), everything=effort.verify)
+    survey = _with_index(layout, tuple(found), tuple(entries), everything=options.verify)
     if survey.old is not None and not survey.up_to_date(layout):  # its arrays are about to be copied
         survey = _with_index(layout, tuple(found), tuple(entries), everything=True)
     for i in survey.to_scan():

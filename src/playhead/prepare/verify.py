@@ -10,11 +10,11 @@ from playhead.errors import DataError, Failure, PlayheadError
 from playhead.formats.contract import Format, Rows
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
-from playhead.prepare.effort import Effort
+from playhead.jobs import run_jobs
 from playhead.prepare.merge import Piece, chunks_of
+from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
 from playhead.prepare.stretches import Stretch, batches, cut
-from playhead.prepare.work import run_jobs
 from playhead.read.faults import placed
 
 _ROWS_AT_ONCE = 1 << 10
@@ -63,7 +63,7 @@ class VerifyJob:
             raise DataError("the bytes of the row hold another number of samples", found=f"{num_samples:,}")
 
 
-def verify_rows(layout: Layout, index: Index, effort: Effort) -> list[Failure]:
+def verify_rows(layout: Layout, index: Index, options: PrepareOptions) -> list[Failure]:
     """Read every row before selection; the first that does not parse in each stretch is a failure."""
     source = layout.leaf.source.name
     failures: list[Failure] = []
@@ -74,17 +74,17 @@ def verify_rows(layout: Layout, index: Index, effort: Effort) -> list[Failure]:
         done_rows += job.stretch.num_rows
         if outcome is not None:
             failures.append(Failure(source, job.stretch.shard.name, str(outcome)))
-        elif effort.progress is not None:
+        elif options.progress is not None:
             shard = job.stretch.shard.name
-            effort.progress(MeasureProgress(source, shard, done_rows, index.meta.num_rows, "verifying"))
+            options.progress(MeasureProgress(source, shard, done_rows, index.meta.num_rows, "verifying"))
 
-    run_jobs(_jobs(layout, index, effort), effort.engine_to_measure(index.meta.num_rows), done)
+    run_jobs(_jobs(layout, index, options), options.engine_to_measure(index.meta.num_rows), done)
     return failures
 
 
-def _jobs(layout: Layout, index: Index, effort: Effort) -> Iterator[VerifyJob]:
+def _jobs(layout: Layout, index: Index, options: PrepareOptions) -> Iterator[VerifyJob]:
     source = layout.leaf.source
     for i, entry in enumerate(index.meta.shards):
         chunks = chunks_of(Piece(entry, old_shard=i), index)
         for stretch in cut(chunks, index.shards[i], entry.files, int(index.shard_starts[i])):
-            yield VerifyJob(layout.registered.format, source.name, source.options, stretch, effort.means.chunk_bytes)
+            yield VerifyJob(layout.registered.format, source.name, source.options, stretch, options.limits.chunk_bytes)

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.formats import sidecar
-from playhead.formats.contract import Format, Means, Shard
+from playhead.formats.contract import Format, ScanLimits, Shard
 from playhead.formats.spec import Spec
-from playhead.prepare.engines import Job, run_jobs
 from playhead.prepare.parts import Summary, write_part
 from playhead.store import open_file
-
-__all__ = ["Job", "ScanJob", "run_jobs", "write_sidecars"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class ScanJob:
     format: Format
     shard: Shard
     spec: Spec
-    means: Means
+    limits: ScanLimits
     directory: Path
 
     @property
@@ -30,16 +27,16 @@ class ScanJob:
         return self.shard.name
 
     def run(self) -> Summary:
-        return write_part(self.format, self.shard, self.spec, self.means, self.directory)
+        return write_part(self.format, self.shard, self.spec, self.limits, self.directory)
 
 
-def write_sidecars(format: Format, shard: Shard, means: Means) -> int:  # noqa: A002
+def write_sidecars(format: Format, shard: Shard, limits: ScanLimits) -> int:  # noqa: A002
     """Write the sidecars of a shard that are not there and valid; returns how many."""
     count = 0
-    for path, pieces in format.sidecars(shard, means):
+    for path, pieces in format.sidecars(shard, limits):
         with open_file(path) as file:
-            present = sidecar.offsets_in(file, sidecar.sidecar_path(path, means.indexes_root)) is not None
+            present = sidecar.offsets_in(file, sidecar.sidecar_path(path, limits.indexes_root)) is not None
         if not present:
-            sidecar.write(path, pieces, means)
+            sidecar.write(path, pieces, limits)
             count += 1
     return count

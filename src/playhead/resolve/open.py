@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from playhead.index.table import Table, open_tables
 from playhead.plan.plan import Plan
-from playhead.plan.resolve import resolve, resolve_evaluation
 from playhead.recipe.tree import branches, evaluation_branch
 from playhead.recipe.values import Recipe
+from playhead.resolve.resolve import resolve, resolve_evaluation
 
 
 def open_plan(recipe: Recipe, split: str | None = None, world_size: int = 1) -> Plan:

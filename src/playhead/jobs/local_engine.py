@@ -16,7 +16,7 @@ from typing import Any, Generic
 
 from playhead.errors import PrepareError
 from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
-from playhead.prepare.engines.contract import Done, J, Job, outcome_of
+from playhead.jobs.engine import Done, J, Job, outcome_of
 
 _PATIENCE_SECONDS = 2.0
 
@@ -114,3 +114,7 @@ def _died(job: Job[Any], names: str) -> PrepareError:
         found=f"in flight at that moment: {names}",
         fix="run it again; if it was the system short of memory, use fewer workers or less --memory",
     )
+
+
+def default_workers() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -11,13 +11,13 @@ import pytest
 
 from corpora import lengths_of, plan_in, write_text
 from playhead.index.histogram import Tally
-from playhead.order.walk import Walk, rows_between
-from playhead.plan.batching import Profile, equal_length_edges, profile
+from playhead.order.source_order import SourceOrder, rows_between
 from playhead.plan.form import bucket_of, form
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Pack, Rule
 from playhead.plan.segments import Segment
-from playhead.plan.window_size import Drawn, default_window_size
+from playhead.resolve.batching import Profile, equal_length_edges, profile
+from playhead.resolve.window_size import Drawn, default_window_size
 
 
 def segment_of(plan: Plan) -> Segment:
@@ -115,12 +115,12 @@ def test_a_window_of_more_than_4_million_draws_holds_8_steps() -> None:
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.75, 0.25)])
 @pytest.mark.parametrize("rule", [Pack(512, "alone"), Budget(4000, 4000)])
 def test_the_default_window_draws_no_more_than_a_group_of_a_shard_shuffled_source(rule: Rule, shares: Any) -> None:
-    walk = Walk(4000, "shards", 1, np.array([100] * 30 + [50] * 20), 4)
-    other = Walk(10**6, "global", 1)
+    order = SourceOrder(4000, "shards", 1, np.array([100] * 30 + [50] * 20), 4)
+    other = SourceOrder(10**6, "global", 1)
     inputs = profile_of(np.full(100, 40, np.uint32))
-    size = default_window_size(rule, 2, Drawn(inputs, None, ((walk, shares[0]), (other, shares[1]))))
+    size = default_window_size(rule, 2, Drawn(inputs, None, ((order, shares[0]), (other, shares[1]))))
     assert 130 <= size * shares[0] <= 200
-    tiny = Walk(8, "shards", 1, np.array([2] * 4), 2)
+    tiny = SourceOrder(8, "shards", 1, np.array([2] * 4), 2)
     one_step = np.full(default_window_size(rule, 8, Drawn(inputs, None, ((tiny, 1.0),))), 40)
     assert 6 <= len(form(rule, len(one_step), one_step, None)) <= 8
 
@@ -142,8 +142,8 @@ def test_at_most_two_groups_of_shards_are_in_use_in_delivered_order(tmp_path: Pa
 
 def shards_in_use(plan: Plan) -> dict[str, list[int]]:
     """How many groups of shards of the first source each step has in use, inside an epoch and where two meet."""
-    walk = plan.streams[0].walks[0]
-    group_of = [groups(walk, epoch) for epoch in range(3)]
+    order = plan.streams[0].orders[0]
+    group_of = [groups(order, epoch) for epoch in range(3)]
     used: dict[tuple[int, int], list[int]] = defaultdict(list)
     epochs: dict[int, set[int]] = defaultdict(set)
     window_of: list[int] = []
@@ -168,19 +168,19 @@ def picks(batch: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return batch.picks.source, batch.picks.epoch, batch.picks.row
 
 
-def groups(walk: Walk, epoch: int) -> dict[int, int]:
+def groups(order: SourceOrder, epoch: int) -> dict[int, int]:
     """The group of shards of each row in an epoch: a group is finished before the next begins."""
-    _, rows = rows_between(walk, epoch * walk.num_rows, (epoch + 1) * walk.num_rows)
-    shards = np.searchsorted(np.cumsum(walk.shard_rows), rows, side="right").tolist()
+    _, rows = rows_between(order, epoch * order.num_rows, (epoch + 1) * order.num_rows)
+    shards = np.searchsorted(np.cumsum(order.shard_rows), rows, side="right").tolist()
     found: dict[int, int] = {}
     number, left = 0, 0
     members: set[int] = set()
     for row, shard in zip(rows.tolist(), shards, strict=True):
         if shard not in members:
-            if len(members) == walk.group and left == 0:
+            if len(members) == order.group and left == 0:
                 number, members = number + 1, set()
             members.add(shard)
-            left += int(walk.shard_rows[shard])
+            left += int(order.shard_rows[shard])
         left -= 1
         found[row] = number
     return found

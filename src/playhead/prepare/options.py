@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from playhead.formats.contract import Means
-from playhead.prepare.engines import Engine, Local
+from playhead.formats.contract import ScanLimits
+from playhead.jobs import Engine, Local
 from playhead.prepare.report import Event
 
 _CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with room to spare
@@ -17,7 +16,7 @@ _FEW_ROWS = 1 << 10  # a map may take milliseconds a row
 
 
 @dataclass(frozen=True)
-class Effort:
+class PrepareOptions:
     """Law: none of it changes the bytes of an index."""
 
     workers: int
@@ -32,9 +31,9 @@ class Effort:
     engine: Engine | None = None
 
     @property
-    def means(self) -> Means:
+    def limits(self) -> ScanLimits:
         chunk = max(1 << 12, min(_LARGEST_CHUNK, self.memory_bytes // _CHUNKS_IN_MEMORY))
-        return Means(chunk, max(chunk, self.memory_bytes // 8), self.indexes_root)
+        return ScanLimits(chunk, max(chunk, self.memory_bytes // 8), self.indexes_root)
 
     def engine_for(self, num_shards: int, num_bytes: int) -> Engine:
         """Processes cost a second to start: little work is done here, unless an engine was asked for."""
@@ -48,7 +47,3 @@ class Effort:
         wanted = min(self.workers, num_jobs) if processes else 1
         # One forced process is still a process of its own.
         return max(2, wanted) if self.processes else wanted
-
-
-def default_workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

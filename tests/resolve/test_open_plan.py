@@ -11,8 +11,8 @@ import pytest
 
 from corpora import lengths_of, prepared, recipe_in, take, write_speech, write_text
 from playhead.errors import DataError, NotPreparedError, StoreError
-from playhead.feed import open_plan
 from playhead.recipe.values import Recipe
+from playhead.resolve import open_plan
 
 
 def recipe_of(folder: Path, **fields: object) -> Recipe:

@@ -13,18 +13,18 @@ from playhead.index.table import Table
 from playhead.order.exhaustion import Mixture, pieces_of
 from playhead.order.picks import Piece
 from playhead.order.shares import fixed_point, weighted
-from playhead.order.walk import Walk
-from playhead.plan.batching import Profile, default_balance, profile, resolve_rule
-from playhead.plan.identity import fingerprint
-from playhead.plan.overlong import check_overlong
-from playhead.plan.parts import shard_ranges
+from playhead.order.source_order import SourceOrder
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Rule
 from playhead.plan.segments import Segment, Stream
-from playhead.plan.weights import check_turns, check_weights, sample_weights
-from playhead.plan.window_size import Drawn, default_window_size
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Recipe
+from playhead.resolve.batching import Profile, default_balance, profile, resolve_rule
+from playhead.resolve.fingerprints import fingerprint
+from playhead.resolve.overlong import check_overlong
+from playhead.resolve.shard_ranges import shard_ranges
+from playhead.resolve.weights import check_turns, check_weights, sample_weights
+from playhead.resolve.window_size import Drawn, default_window_size
 from playhead.seeds import extend, key
 
 SEGMENT = 0
@@ -69,10 +69,10 @@ def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], 
         alone = weighted([Fraction(1)], 0)
         pieces.append(Piece(first, first + member.table.num_rows, np.array([i]), base, alone))
         first += member.table.num_rows
-    walks = tuple(Walk(member.table.num_rows, "none", 0) for member in members)
+    orders = tuple(SourceOrder(member.table.num_rows, "none", 0) for member in members)
     lanes = branch.lanes or world_size
-    rule, size = _rule_and_window(branch, members, walks, lanes)
-    stream = _assembled(branch, recipe.seed, members, walks, tuple(pieces), (rule, size, lanes))
+    rule, size = _rule_and_window(branch, members, orders, lanes)
+    stream = _assembled(branch, recipe.seed, members, orders, tuple(pieces), (rule, size, lanes))
     return Plan((stream,), None, fingerprint((stream,), None, [[member.table for member in members]]))
 
 
@@ -107,23 +107,23 @@ def _stream(recipe: Recipe, branch: Branch, tables: Mapping[str, Table], lanes: 
     else:
         weights = {leaf.path: Fraction(tables[leaf.path].num_rows) for leaf in leaves}
     members = [Member(leaf, tables[leaf.path], weights[leaf.path]) for leaf in leaves]
-    walks = tuple(_walk(recipe, member, part) for member in members)
+    orders = tuple(_order_of(recipe, member, part) for member in members)
     mixture = Mixture(
         np.arange(len(members)),
         tuple(member.weight for member in members),
-        np.array([walk.num_rows for walk in walks]),
+        np.array([order.num_rows for order in orders]),
         key(recipe.seed, "blend", _stream_name(branch, part), SEGMENT),
     )
     pieces = pieces_of(mixture, recipe.exhaustion, recipe.epochs, 0, np.zeros(len(members), np.int64))
-    rule, size = _rule_and_window(branch, members, walks, lanes)
-    return _assembled(branch, recipe.seed, members, walks, pieces, (rule, size, lanes), part, recipe.epochs)
+    rule, size = _rule_and_window(branch, members, orders, lanes)
+    return _assembled(branch, recipe.seed, members, orders, pieces, (rule, size, lanes), part, recipe.epochs)
 
 
 def _assembled(
     branch: Branch,
     seed: int,
     members: list[Member],
-    walks: tuple[Walk, ...],
+    orders: tuple[SourceOrder, ...],
     pieces: tuple[Piece, ...],
     rules: tuple[Rule, int, int],
     part: int | None = None,
@@ -136,7 +136,7 @@ def _assembled(
         _stream_name(branch, part),
         seed,
         tuple(member.leaf.source.name for member in members),
-        walks,
+        orders,
         tuple(member.table.lengths_of if member.table.histogram else None for member in members),
         tuple(member.table.outputs_of if member.table.output_histogram else None for member in members),
         (segment,),
@@ -148,18 +148,20 @@ def _stream_name(branch: Branch, part: int | None) -> str:
     return branch.name if part is None else f"{branch.name}#{part}"
 
 
-def _walk(recipe: Recipe, member: Member, part: int | None) -> Walk:
+def _order_of(recipe: Recipe, member: Member, part: int | None) -> SourceOrder:
     source, table = member.leaf.source, member.table
-    walk_key = key(recipe.seed, "shuffle", source.name)
+    order_key = key(recipe.seed, "shuffle", source.name)
     rows, first_row = table.shard_rows, 0
     if part is not None:
         first, stop = shard_ranges(member.leaf, rows, recipe.parts)[part]
         rows, first_row = rows[first:stop], int(rows[:first].sum())
-        walk_key = extend(walk_key, "part", part)
-    return Walk(int(rows.sum()), source.shuffle, walk_key, rows, source.shuffle_group, first_row)
+        order_key = extend(order_key, "part", part)
+    return SourceOrder(int(rows.sum()), source.shuffle, order_key, rows, source.shuffle_group, first_row)
 
 
-def _rule_and_window(branch: Branch, members: list[Member], walks: tuple[Walk, ...], lanes: int) -> tuple[Rule, int]:
+def _rule_and_window(
+    branch: Branch, members: list[Member], orders: tuple[SourceOrder, ...], lanes: int
+) -> tuple[Rule, int]:
     shares = _shares(members)
     inputs, outputs = _profiles(members, shares)
     rule = resolve_rule(members[0].leaf, inputs, outputs)
@@ -167,7 +169,7 @@ def _rule_and_window(branch: Branch, members: list[Member], walks: tuple[Walk, .
         check_overlong(member.leaf, member.table)
     if branch.window_size is not None:
         return rule, branch.window_size
-    return rule, default_window_size(rule, lanes, Drawn(inputs, outputs, tuple(zip(walks, shares, strict=True))))
+    return rule, default_window_size(rule, lanes, Drawn(inputs, outputs, tuple(zip(orders, shares, strict=True))))
 
 
 def _shares(members: list[Member]) -> list[float]:

@@ -18,7 +18,7 @@ _NO_SHARDS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Walk:
+class SourceOrder:
     """The rows of a source and its kind of shuffle: none, global or shards.
 
     `key` is the key of (seed, "shuffle", source name). With `shards`, groups of `group` shards (in an order
@@ -34,37 +34,37 @@ class Walk:
     first_row: int = 0
 
 
-def rows_between(walk: Walk, first: int, stop: int) -> tuple[IntArray, IntArray]:
+def rows_between(order: SourceOrder, first: int, stop: int) -> tuple[IntArray, IntArray]:
     """Epochs and rows of the draws [first, stop).
 
     Law: over the draws of one epoch every row comes once.
     """
     draws = np.arange(first, stop, dtype=np.int64)
-    epochs = draws // walk.num_rows
-    if walk.shuffle == "none":
-        return epochs, draws % walk.num_rows + walk.first_row
+    epochs = draws // order.num_rows
+    if order.shuffle == "none":
+        return epochs, draws % order.num_rows + order.first_row
     rows = np.empty(len(draws), np.int64)
-    if walk.shuffle == "global":
-        _fill_global(np.uint64(walk.key), walk.num_rows, first, rows)
-        return epochs, rows + walk.first_row
-    for epoch in range(first // walk.num_rows, -(-stop // walk.num_rows)):
-        start = max(first, epoch * walk.num_rows)
-        end = min(stop, (epoch + 1) * walk.num_rows)
-        places = np.arange(start, end, dtype=np.int64) - epoch * walk.num_rows
-        rows[start - first : end - first] = _shard_rows_at(walk, epoch, places)
-    return epochs, rows + walk.first_row
+    if order.shuffle == "global":
+        _fill_global(np.uint64(order.key), order.num_rows, first, rows)
+        return epochs, rows + order.first_row
+    for epoch in range(first // order.num_rows, -(-stop // order.num_rows)):
+        start = max(first, epoch * order.num_rows)
+        end = min(stop, (epoch + 1) * order.num_rows)
+        places = np.arange(start, end, dtype=np.int64) - epoch * order.num_rows
+        rows[start - first : end - first] = _shard_rows_at(order, epoch, places)
+    return epochs, rows + order.first_row
 
 
-def draw_of(walk: Walk, epoch: int, row: int) -> int:
+def draw_of(order: SourceOrder, epoch: int, row: int) -> int:
     """The draw that gives `row` in `epoch`: the inverse of `rows_between`."""
-    start = epoch * walk.num_rows
-    row -= walk.first_row
-    if walk.shuffle == "none":
+    start = epoch * order.num_rows
+    row -= order.first_row
+    if order.shuffle == "none":
         return start + row
-    if walk.shuffle == "global":
-        place = unpermute(fold(walk.key, epoch), np.array([row]), walk.num_rows)[0]
+    if order.shuffle == "global":
+        place = unpermute(fold(order.key, epoch), np.array([row]), order.num_rows)[0]
         return start + int(place)
-    return start + _shard_place_of(walk, epoch, row)
+    return start + _shard_place_of(order, epoch, row)
 
 
 @kernel
@@ -87,36 +87,36 @@ def _fill_global(key: np.uint64, n: int, first: int, rows: IntArray) -> None:
 
 @dataclass(frozen=True)
 class _Layout:
-    """One epoch of a shard shuffle: the shards in walking order and where each begins."""
+    """One epoch of a shard shuffle: the shards in the epoch's order and where each begins."""
 
     key: int
     shards: IntArray
-    begins: IntArray  # of each shard in walking order, and the end
+    begins: IntArray  # of each shard in the epoch's order, and the end
     row_begins: IntArray  # of each shard in row order
 
 
-def _layout(walk: Walk, epoch: int) -> _Layout:
-    key = fold(walk.key, epoch)
-    num_shards = len(walk.shard_rows)
+def _layout(order: SourceOrder, epoch: int) -> _Layout:
+    key = fold(order.key, epoch)
+    num_shards = len(order.shard_rows)
     shards = permute(extend(key, "shards"), np.arange(num_shards), num_shards)
-    begins = np.concatenate(([0], np.cumsum(walk.shard_rows[shards])))
-    row_begins = np.concatenate(([0], np.cumsum(walk.shard_rows)))
+    begins = np.concatenate(([0], np.cumsum(order.shard_rows[shards])))
+    row_begins = np.concatenate(([0], np.cumsum(order.shard_rows)))
     return _Layout(key, shards, begins, row_begins)
 
 
-def _group_span(walk: Walk, layout: _Layout, group: int) -> tuple[int, int]:
-    last = min((group + 1) * walk.group, len(layout.shards))
-    return int(layout.begins[group * walk.group]), int(layout.begins[last])
+def _group_span(order: SourceOrder, layout: _Layout, group: int) -> tuple[int, int]:
+    last = min((group + 1) * order.group, len(layout.shards))
+    return int(layout.begins[group * order.group]), int(layout.begins[last])
 
 
-def _shard_rows_at(walk: Walk, epoch: int, places: IntArray) -> IntArray:
+def _shard_rows_at(order: SourceOrder, epoch: int, places: IntArray) -> IntArray:
     """The rows at consecutive places of an epoch."""
-    layout = _layout(walk, epoch)
+    layout = _layout(order, epoch)
     rows = np.empty(len(places), np.int64)
     done = 0
     while done < len(places):
-        group = int(np.searchsorted(layout.begins, places[done], side="right") - 1) // walk.group
-        start, end = _group_span(walk, layout, group)
+        group = int(np.searchsorted(layout.begins, places[done], side="right") - 1) // order.group
+        start, end = _group_span(order, layout, group)
         take = min(end - int(places[done]), len(places) - done)
         inside = places[done : done + take] - start
         mixed = start + permute(extend(layout.key, "group", group), inside, end - start)
@@ -126,11 +126,11 @@ def _shard_rows_at(walk: Walk, epoch: int, places: IntArray) -> IntArray:
     return rows
 
 
-def _shard_place_of(walk: Walk, epoch: int, row: int) -> int:
-    layout = _layout(walk, epoch)
+def _shard_place_of(order: SourceOrder, epoch: int, row: int) -> int:
+    layout = _layout(order, epoch)
     shard = int(np.searchsorted(layout.row_begins, row, side="right") - 1)
     position = int(np.flatnonzero(layout.shards == shard)[0])
     mixed = int(layout.begins[position]) + row - int(layout.row_begins[shard])
-    start, end = _group_span(walk, layout, position // walk.group)
-    key = extend(layout.key, "group", position // walk.group)
+    start, end = _group_span(order, layout, position // order.group)
+    key = extend(layout.key, "group", position // order.group)
     return start + int(unpermute(key, np.array([mixed - start]), end - start)[0])

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic
 
 from playhead.errors import PrepareError
-from playhead.prepare.engines.connection import Connection, connect
-from playhead.prepare.engines.contract import Done, J, Job, outcome_of
+from playhead.jobs.engine import Done, J, Job, outcome_of
+from playhead.jobs.ray_connection import Connection, connect
 
 MOST_TRIES = 4  # of a job whose worker is lost: a machine may go, but a job that kills its workers must not go on
 _WAITING_FOR_EACH = 1  # a job ready beside the one that runs: a worker need not wait for this process
@@ -98,10 +99,8 @@ class _Flight(Generic[J]):
         return len(self._jobs)
 
     def submit(self, job: J, number: int) -> None:
-        from playhead import __version__
-
         parcel = pickle.dumps((sys.path, str(Path.cwd()), pickle.dumps(job)))
-        self._jobs[self._task.remote(parcel, __version__)] = job, number
+        self._jobs[self._task.remote(parcel, version("playhead"))] = job, number
 
     def land(self) -> Iterator[tuple[J, int, _Given]]:
         """Those that have finished, one at least."""
@@ -168,8 +167,11 @@ def _portable() -> Callable[[bytes, str], tuple[str, Any]]:
         import socket  # what travels whole brings no module along
 
         try:
-            from playhead import __version__ as here
-            from playhead.prepare.engines.cluster import outcome_of_parcel
+            from importlib.metadata import version as version_of
+
+            from playhead.jobs.ray_engine import outcome_of_parcel
+
+            here = version_of("playhead")
         except ImportError as error:
             return "unable", (socket.gethostname(), str(error))
         if here != version:

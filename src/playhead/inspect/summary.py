@@ -142,17 +142,17 @@ def _turns(plan: Plan, stream: int) -> float:
 def _sources(stream: Stream, windows: list[Window], num_steps: float) -> tuple[SourceShare, ...]:
     source = np.concatenate([window.picks.source for window in windows])
     lengths = _all_lengths(windows)
-    counts = np.bincount(source, minlength=len(stream.walks))
-    sums = None if lengths is None else np.bincount(source, lengths, minlength=len(stream.walks))
+    counts = np.bincount(source, minlength=len(stream.orders))
+    sums = None if lengths is None else np.bincount(source, lengths, minlength=len(stream.orders))
     return tuple(
         SourceShare(
             name,
-            walk.num_rows,
+            order.num_rows,
             float(counts[i] / counts.sum()),
             None if sums is None else float(sums[i] / sums.sum()),
-            float(walk.num_rows * num_steps / counts[i]) if counts[i] else None,
+            float(order.num_rows * num_steps / counts[i]) if counts[i] else None,
         )
-        for i, (name, walk) in enumerate(zip(stream.source_names, stream.walks, strict=True))
+        for i, (name, order) in enumerate(zip(stream.source_names, stream.orders, strict=True))
     )
 
 
@@ -206,8 +206,8 @@ def _shard_peaks(stream: Stream, windows: list[Window], tables: Mapping[str, Tab
     )
     step = _steps_of_samples(windows)
     found = []
-    for i, (name, walk) in enumerate(zip(stream.source_names, stream.walks, strict=True)):
-        if walk.shuffle != "shards" or name not in tables:
+    for i, (name, order) in enumerate(zip(stream.source_names, stream.orders, strict=True)):
+        if order.shuffle != "shards" or name not in tables:
             continue
         mine = source == i
         table = tables[name]

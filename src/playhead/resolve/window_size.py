@@ -14,10 +14,10 @@ import numpy as np
 
 from playhead.index.histogram import lower_bounds
 from playhead.order.permute import permute
-from playhead.order.walk import Walk
-from playhead.plan.batching import FloatArray, Profile, bucket_chances
+from playhead.order.source_order import SourceOrder
 from playhead.plan.form import form
 from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule, effective, planned_lengths
+from playhead.resolve.batching import FloatArray, Profile, bucket_chances
 from playhead.seeds import key
 from playhead.types import IntArray
 
@@ -36,11 +36,11 @@ _MARGINS = ((0.0044, 3), (0.054, 2), (0.242, 1))
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a sub-stream draws: the profiles of its lengths, and each source's walk with its share of the draws."""
+    """What a sub-stream draws: the profiles of its lengths, and each source's order with its share of the draws."""
 
     inputs: Profile | None
     outputs: Profile | None
-    walks: tuple[tuple[Walk, float], ...] = ()
+    orders: tuple[tuple[SourceOrder, float], ...] = ()
 
 
 def default_window_size(rule: Rule, lanes: int, drawn: Drawn) -> int:
@@ -49,7 +49,7 @@ def default_window_size(rule: Rule, lanes: int, drawn: Drawn) -> int:
     at most 2^22 draws, unless fewer than 8 steps would fit; at most the rows of one group of any source with
     `shuffle: shards`; at least one step. A multiple of `lanes` (of size * lanes where micro-batches are fixed).
     """
-    most = _draws_of_a_group(drawn.walks)
+    most = _draws_of_a_group(drawn.orders)
     if isinstance(rule, Fixed):
         unit = rule.size * lanes
         steps = min(MIN_STEPS, max(FEWEST_STEPS, LARGEST_WINDOW // unit))
@@ -66,12 +66,12 @@ def default_window_size(rule: Rule, lanes: int, drawn: Drawn) -> int:
     return count.least_split(range(max(1, min(bound, FEWEST_STEPS), bound * 3 // 4), bound + 1), lanes) * lanes
 
 
-def _draws_of_a_group(walks: tuple[tuple[Walk, float], ...]) -> int:
+def _draws_of_a_group(orders: tuple[tuple[SourceOrder, float], ...]) -> int:
     """The draws of the stream that take no more of any shard-shuffled source than its smallest group of shards."""
     most = [
-        int(np.sort(walk.shard_rows[walk.shard_rows > 0])[: walk.group].sum() / share)
-        for walk, share in walks
-        if walk.shuffle == "shards"
+        int(np.sort(order.shard_rows[order.shard_rows > 0])[: order.group].sum() / share)
+        for order, share in orders
+        if order.shuffle == "shards"
     ]
     return min(most, default=1 << 62)
 
@@ -167,4 +167,5 @@ def _typical_draws(profile: Profile, size: int, name: str) -> IntArray:
     cumulative = np.cumsum(profile.chance)
     bins = np.searchsorted(cumulative, (np.arange(size) + 0.5) / size * cumulative[-1], side="left")
     lengths = np.rint(profile.length[bins] / profile.chance[bins]).astype(np.int64)
-    return lengths[permute(key("typical draws", name), np.arange(size), size)]
+    drawn: IntArray = lengths[permute(key("typical draws", name), np.arange(size), size)]
+    return drawn

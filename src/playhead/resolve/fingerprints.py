@@ -33,13 +33,13 @@ def _stream(stream: Stream, tables: list[Table]) -> dict[str, Any]:
         "sources": [
             {
                 "name": name,
-                "shuffle": walk.shuffle,
-                "num_rows": walk.num_rows,
-                "first_row": walk.first_row,
+                "shuffle": order.shuffle,
+                "num_rows": order.num_rows,
+                "first_row": order.first_row,
                 "lengths": table.lengths_digest,
-                "shards": [walk.group, walk.shard_rows.tolist()] if walk.shuffle == "shards" else None,
+                "shards": [order.group, order.shard_rows.tolist()] if order.shuffle == "shards" else None,
             }
-            for name, walk, table in zip(stream.source_names, stream.walks, tables, strict=True)
+            for name, order, table in zip(stream.source_names, stream.orders, tables, strict=True)
         ],
     }
 

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora import lengths_of, plan_in, prepared, real_batches, recipe_in, write_speech, write_text
-from playhead.feed import map_tables
+from playhead.inspect.summary import StreamSummary, length_bins, summarise
 from playhead.plan.plan import Plan
 from playhead.plan.step import Step
-from playhead.plan.summary import StreamSummary, length_bins, summarise
 from playhead.recipe.units import longest_within
+from playhead.resolve import map_tables
 
 BATCHINGS: dict[str, dict[str, Any]] = {
     "fixed": {"type": "fixed", "size": 3},

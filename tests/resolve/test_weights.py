@@ -11,13 +11,13 @@ import pytest
 
 from corpora import lengths_of, named_rows, plan_in, recipe_in, take, write_text
 from playhead.errors import RecipeError
-from playhead.feed import map_tables
 from playhead.order.shares import SHARE_UNITS
 from playhead.plan.plan import Plan
-from playhead.plan.weights import sample_weights
 from playhead.prepare import prepare
 from playhead.recipe.tree import branches
 from playhead.recipe.values import Recipe
+from playhead.resolve import map_tables
+from playhead.resolve.weights import sample_weights
 
 PACK = {"type": "pack", "max_length": 400}
 

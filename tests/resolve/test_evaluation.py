@@ -12,9 +12,9 @@ import pytest
 from corpora import lengths_of, named_rows, once_each, real_batches, recipe_in, take, write_text
 from playhead.deal import lanes_of_rank
 from playhead.errors import RecipeError
-from playhead.feed import open_plan
 from playhead.plan.plan import Plan
 from playhead.prepare import prepare
+from playhead.resolve import open_plan
 
 BATCHINGS = {
     "fixed": {"type": "fixed", "size": 3},
@@ -106,7 +106,7 @@ def test_the_training_stream_and_an_evaluation_set_may_share_a_source(tmp_path: 
     plan = open_plan(recipe, "dev")
     assert Counter(named_rows(plan, take(plan))) == once_each(a=43)
     trained = open_plan(recipe)
-    assert trained.streams[0].walks[0].num_rows < 43
+    assert trained.streams[0].orders[0].num_rows < 43
     assert trained.fingerprint != plan.fingerprint
 
 

@@ -73,7 +73,7 @@ def test_drop_leaves_them_out_of_the_selection(tmp_path: Path, kind: str) -> Non
     plan = one_pass(tmp_path, kind, "drop")
     kept = ALL[limit_of(kind) >= ALL]
     (stream,) = plan.streams
-    assert stream.walks[0].num_rows == len(kept)
+    assert stream.orders[0].num_rows == len(kept)
     assert stream.lengths_of[0](np.arange(len(kept))).tolist() == kept.tolist()
     steps = take(plan)
     assert sorted(named_rows(plan, steps)) == sorted(once_each(a=len(kept)))
@@ -123,7 +123,7 @@ def test_error_looks_at_inputs_and_outputs(tmp_path: Path) -> None:
 
 def test_drop_looks_at_inputs_and_outputs(tmp_path: Path) -> None:
     plan = pairs_plan(tmp_path, "drop")
-    assert plan.streams[0].walks[0].num_rows == 4
+    assert plan.streams[0].orders[0].num_rows == 4
     lengths = [int(n) for batch in real_batches(take(plan)) for n in batch.lengths]
     assert sorted(lengths) == [20, 20, 60, 100]
 

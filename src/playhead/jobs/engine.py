@@ -46,7 +46,7 @@ class Engine(Protocol):
 def run_jobs(jobs: Iterable[J], engine: Engine | int, done: Done[J]) -> None:
     """Do every job on an engine; a number is that many processes here."""
     if isinstance(engine, int):
-        from playhead.prepare.engines.local import Local
+        from playhead.jobs.local_engine import Local
 
         engine = Local(engine)
     engine.run(jobs, done)

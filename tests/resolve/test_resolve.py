@@ -22,8 +22,8 @@ from corpora import (
     write_text,
 )
 from playhead.errors import RecipeError
-from playhead.feed import open_plan
 from playhead.plan.plan import Plan
+from playhead.resolve import open_plan
 
 BATCHINGS = [
     {"type": "fixed", "size": 3},
@@ -144,7 +144,7 @@ def test_as_many_shards_as_parts_are_enough_however_uneven(tmp_path: Path) -> No
     for number, sizes in enumerate([(90, 5, 5), (5, 90, 5), (5, 5, 90)]):
         source = write_text(tmp_path, f"s{number}", [[5] * size for size in sizes])
         plan = plan_in(tmp_path, source, parts=3, lanes=3, epochs=1)
-        assert [stream.walks[0].num_rows for stream in plan.streams] == list(sizes)
+        assert [stream.orders[0].num_rows for stream in plan.streams] == list(sizes)
 
 
 def groups(folder: Path, **speech: Any) -> list[dict[str, Any]]:

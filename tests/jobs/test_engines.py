@@ -18,10 +18,10 @@ from engine_jobs import Deadly, Square, Waiting
 from measured_data import recipe_of
 
 from playhead.errors import PlayheadError, PrepareError, RecipeError
+from playhead.jobs import Local, Ray, run_jobs
+from playhead.jobs.ray_engine import MOST_TRIES
+from playhead.jobs.shared_disk import expect_file
 from playhead.prepare import prepare
-from playhead.prepare.engines import Local, Ray, run_jobs
-from playhead.prepare.engines.cluster import MOST_TRIES
-from playhead.prepare.engines.shared import expect_file
 from playhead.recipe.values import Length
 from small_data import bytes_of, recipe_over, write_jsonl
 
@@ -241,7 +241,7 @@ def test_wrong_engines_are_refused(tmp_path: Path, words: list[str], code: int, 
 def test_ray_that_is_not_installed_names_its_extra(tmp_path: Path) -> None:
     code = (
         "import sys\nsys.modules['ray'] = None\nfrom engine_jobs import Square\n"
-        "from playhead.prepare.engines import Ray, run_jobs\n"
+        "from playhead.jobs import Ray, run_jobs\n"
         "run_jobs([Square(1)], Ray(), print)\n"
     )
     environment = {**os.environ, "PYTHONPATH": PATHS}
@@ -258,6 +258,6 @@ def test_workers_are_told_to_the_engine_where_one_is_given(tmp_path: Path) -> No
 def test_a_file_that_a_worker_wrote_elsewhere_is_a_letter_about_shared_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("playhead.prepare.engines.shared._TRIES", 2)
+    monkeypatch.setattr("playhead.jobs.shared_disk._TRIES", 2)
     with pytest.raises(PrepareError, match="storage that every machine of the cluster sees"):
         expect_file(tmp_path / "a.part")

@@ -1,0 +1,4 @@
+"""Looking into a run, past or future.
+
+In: a plan. Out: what it costs, and what a step of it holds. Nothing else imports this.
+"""
