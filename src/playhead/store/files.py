@@ -1,64 +1,99 @@
-"""Files wherever they are, local by path or remote by URL: one way to list, stamp, open and stream them."""
+"""The one way to files, wherever they are: list by pattern, stamp, read byte ranges."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-from playhead.errors import DataError
-from playhead.store.addresses import is_url
-from playhead.store.local import Stamp, match_local, open_local, stamp_local
+import msgspec
 
-_PIECE = 8 << 20
+from playhead.errors import DataError, StoreError
+
+Buffer = bytes | memoryview
+
+_PIECE_BYTES = 8 << 20
 
 
-class File(Protocol):
-    """An open file without a position: any number of readers may share it."""
+class Stamp(msgspec.Struct, frozen=True):
+    """What distinguishes a changed file from an unchanged one."""
+
+    size: int
+    mark: int
+
+
+class Ranges(NamedTuple):
+    """Byte ranges as two lists of the same length: the first byte of each, and the byte after its last."""
+
+    firsts: list[int]
+    ends: list[int]
+
+
+class Files(Protocol):
+    """Storage. Threads may share one; it can be pickled, and holds nothing open in the copy.
+
+    What is added to storage (joined ranges, counters, a cache) is a wrapper with the same three methods.
+    """
+
+    def list(self, pattern: str) -> Sequence[str]:
+        """The files that a pattern names, sorted; one without a wildcard names itself, and must exist."""
+
+    def stamp(self, path: str) -> Stamp:
+        """The size and modification mark of a file. A missing file is a DataError."""
+
+    def read(
+        self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
+    ) -> Sequence[Buffer]:
+        """The bytes of each range in the order given, as views of what was read; or in the buffers `into`.
+
+        A file that is not `stamp` is refused with a StoreError; None accepts the file as it is.
+        """
+
+
+@dataclass(frozen=True)
+class File:
+    """One file as it was when it was stamped: reading it after a change is an error."""
+
+    files: Files
+    path: str
+    stamp: Stamp
 
     @property
-    def path(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        return self.stamp.size
 
     def read(self, offset: int, size: int) -> bytes:
         """The bytes from `offset`, fewer than `size` only at the end of the file."""
+        end = min(offset + size, self.size)
+        if end <= offset:
+            return b""
+        return bytes(self.files.read(self.path, self.stamp, Ranges([offset], [end]))[0])
+
+    def pieces(self, piece_bytes: int = _PIECE_BYTES) -> Iterator[bytes]:
+        """The whole file, a request at a time: no large file runs into a time-out."""
+        for offset in range(0, self.size, piece_bytes):
+            yield self.read(offset, piece_bytes)
 
 
-@contextmanager
-def open_file(path: str) -> Iterator[File]:
-    if is_url(path):
-        from playhead.store.remote import open_remote
-
-        yield open_remote(path)
-        return
-    with open_local(path) as file:
-        yield file
+def open_file(files: Files, path: str) -> File:
+    return File(files, path, files.stamp(path))
 
 
-def stamp(path: str) -> Stamp:
-    if is_url(path):
-        from playhead.store.remote import stamp_remote
-
-        return stamp_remote(path)
-    return stamp_local(path)
-
-
-def stream(file: File, piece: int = _PIECE) -> Iterator[bytes]:
-    """A whole file, piece by piece: a request each for a remote one, so that no large file runs into a time-out."""
-    for offset in range(0, file.size, piece):
-        yield file.read(offset, piece)
-
-
-def list_files(patterns: Sequence[str]) -> list[str]:
+def list_files(files: Files, patterns: Sequence[str]) -> list[str]:
     """The files that the patterns name, in the order of the patterns and by name within one.
 
     Law: no file is listed twice, and every pattern matches something: else it is an error.
     """
     seen: dict[str, str] = {}
     for pattern in patterns:
-        for path in _matches(pattern):
+        found = files.list(pattern)
+        if not found:
+            raise DataError(
+                f"{pattern}: no file matches this pattern",
+                expected="at least one file",
+                fix="correct the path, or restore the files",
+            )
+        for path in found:
             if path in seen:
                 raise DataError(
                     f"{path}: is listed twice",
@@ -70,17 +105,32 @@ def list_files(patterns: Sequence[str]) -> list[str]:
     return list(seen)
 
 
-def _matches(pattern: str) -> list[str]:
-    if is_url(pattern):
-        from playhead.store.remote import match_remote
+def missing(path: str) -> DataError:
+    return DataError(f"{path}: no such file", fix="correct the path, or restore the file")
 
-        found = match_remote(pattern)
-    else:
-        found = match_local(pattern)
-    if not found:
-        raise DataError(
-            f"{pattern}: no file matches this pattern",
-            expected="at least one file",
-            fix="correct the path, or restore the files",
-        )
-    return found
+
+def vanished(path: str) -> StoreError:
+    """A file that was there when it was stamped."""
+    return StoreError(
+        f"{path}: no such file",
+        expected="the file that was indexed",
+        fix="restore the file, or run `playhead prepare` on the recipe again",
+    )
+
+
+def changed(path: str, found: Stamp, expected: Stamp) -> StoreError:
+    return StoreError(
+        f"{path}: changed since it was indexed",
+        found=f"{found.size:,} bytes, modification mark {found.mark}",
+        expected=f"{expected.size:,} bytes, modification mark {expected.mark}",
+        fix="run `playhead prepare` on the recipe again, or restore the file",
+    )
+
+
+def too_short(path: str, first: int, end: int, size: int) -> StoreError:
+    return StoreError(
+        f"{path}: ends before the bytes asked for",
+        found=f"{size:,} bytes from byte {first:,} on",
+        expected=f"{end - first:,}",
+        fix="restore the file, or run `playhead prepare` on the recipe again",
+    )

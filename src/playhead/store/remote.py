@@ -7,17 +7,17 @@ number of times. Endpoints and credentials are those of the environment, as obst
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from playhead.errors import DataError
+from playhead.errors import DataError, StoreError
 from playhead.fingerprint import digest
 from playhead.store.addresses import Address, address_of
+from playhead.store.files import Buffer, Ranges, Stamp, changed, too_short, vanished
 from playhead.store.globbing import fixed_part, has_magic, matches
-from playhead.store.local import Stamp
-from playhead.store.remote_errors import asking, changed
+from playhead.store.remote_errors import asking
 
 _MOST_RETRIES = 6
 _RETRY_SECONDS = 90
@@ -26,48 +26,65 @@ _MARK_DIGITS = 15  # 60 bits: a mark is a signed 64-bit number
 _started: list[int] = []  # the process in which obstore's threads run
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """An object as it was when it was opened. Threads may share one; it holds no connection."""
+class RemoteFiles:
+    """Objects by URL. It holds no connection: clients are shared by the whole process."""
 
-    path: str
-    size: int
-    mark: int
+    def list(self, pattern: str) -> Sequence[str]:
+        address = address_of(pattern)
+        if not has_magic(address.key):
+            self.stamp(pattern)
+            return [pattern]
+        _listable(pattern)
+        prefix = f"{address.store}/"
+        keys = [url[len(prefix) :] for url in list_remote(prefix + fixed_part(address.key))]
+        if address.key in keys:  # its name holds what looks like a wildcard
+            return [pattern]
+        return [prefix + key for key in keys if matches(key, address.key)]
 
-    def read(self, offset: int, size: int) -> bytes:
-        """The bytes from `offset`, fewer than `size` only at the end. An object that changed since is an error."""
-        end = min(offset + size, self.size)
-        if end - offset > MOST_BYTES:
-            return b"".join(self.read(first, min(MOST_BYTES, end - first)) for first in range(offset, end, MOST_BYTES))
-        if end <= offset:
-            return b""
-        address = address_of(self.path)
-        with asking(self.path, address):
+    def stamp(self, path: str) -> Stamp:
+        address = address_of(path)
+        with asking(path, address):
             import obstore
 
-            answer = obstore.get(_store(address), address.key, options={"range": (offset, end)})
+            return _stamp(obstore.head(_store(address), address.key))
+
+    def read(
+        self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
+    ) -> Sequence[Buffer]:
+        """A request for each range, several for a long one."""
+        if stamp is None:
+            stamp = self.stamp(path)
+        address = address_of(path)
+        found = [_range(path, address, stamp, first, end) for first, end in zip(*ranges, strict=True)]
+        if into is None:
+            return found
+        for buffer, data in zip(into, found, strict=True):
+            buffer[: len(data)] = data
+        return into
+
+
+def _range(url: str, address: Address, stamp: Stamp, first: int, end: int) -> bytes:
+    if end > stamp.size:
+        raise too_short(url, first, end, max(0, stamp.size - first))
+    pieces = [(low, min(low + MOST_BYTES, end)) for low in range(first, end, MOST_BYTES)]
+    if len(pieces) == 1:
+        return _piece(url, address, stamp, *pieces[0])
+    return b"".join(_piece(url, address, stamp, *piece) for piece in pieces)
+
+
+def _piece(url: str, address: Address, stamp: Stamp, first: int, end: int) -> bytes:
+    try:
+        with asking(url, address):
+            import obstore
+
+            answer = obstore.get(_store(address), address.key, options={"range": (first, end)})
             found = _stamp(answer.meta)
-            data = answer.bytes().to_bytes() if found == self.stamp else b""
-        if found != self.stamp:
-            raise changed(self.path, *(f"{one.size:,} bytes, mark {one.mark}" for one in (found, self.stamp)))
-        return data
-
-    @property
-    def stamp(self) -> Stamp:
-        return Stamp(self.size, self.mark)
-
-
-def open_remote(url: str) -> RemoteFile:
-    found = stamp_remote(url)
-    return RemoteFile(url, found.size, found.mark)
-
-
-def stamp_remote(url: str) -> Stamp:
-    address = address_of(url)
-    with asking(url, address):
-        import obstore
-
-        return _stamp(obstore.head(_store(address), address.key))
+            data = answer.bytes().to_bytes() if found == stamp else b""
+    except DataError as error:  # it was there when it was stamped
+        raise vanished(url) from error
+    if found != stamp:
+        raise changed(url, found, stamp)
+    return data
 
 
 def list_remote(url: str) -> list[str]:
@@ -79,20 +96,6 @@ def list_remote(url: str) -> list[str]:
         pages = obstore.list(_store(address), address.key.rstrip("/") or None)
         keys = sorted(found["path"] for page in pages for found in page)
     return [f"{address.store}/{key}" for key in keys]
-
-
-def match_remote(pattern: str) -> list[str]:
-    """The URLs of the objects that a pattern names, by name; one without a wildcard names itself."""
-    address = address_of(pattern)
-    if not has_magic(address.key):
-        stamp_remote(pattern)
-        return [pattern]
-    _listable(pattern)
-    prefix = f"{address.store}/"
-    keys = [url[len(prefix) :] for url in list_remote(prefix + fixed_part(address.key))]
-    if address.key in keys:  # its name holds what looks like a wildcard
-        return [pattern]
-    return [prefix + key for key in keys if matches(key, address.key)]
 
 
 def _listable(url: str) -> Address:
@@ -118,7 +121,7 @@ def _store(address: Address) -> Any:
     if not _started:
         _started.append(os.getpid())
     if _started[0] != os.getpid():
-        raise DataError(
+        raise StoreError(
             f"{address.store}: cannot be read in a fork of a process that reads object stores",
             fix='start worker processes with "spawn" or "forkserver"',
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playhead.errors import DataError
+from playhead.errors import DataError, StoreError
 from playhead.store.addresses import Address
 
 _CREDENTIALS = {
@@ -33,7 +33,7 @@ def asking(url: str, address: Address) -> Iterator[None]:
         raise explained(url, address, error) from error
 
 
-def explained(url: str, address: Address, error: Exception) -> DataError:
+def explained(url: str, address: Address, error: Exception) -> DataError | StoreError:
     from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
     answer = str(error).partition("\n")[0]
@@ -42,14 +42,14 @@ def explained(url: str, address: Address, error: Exception) -> DataError:
         return DataError(f"{url}: no such object", fix="correct the address, or restore the object")
     no_credentials = any(sign in answer for sign in _NO_CREDENTIALS)
     if no_credentials or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
-        return DataError(
+        return StoreError(
             f"{url}: there are no credentials for it" if no_credentials else f"{url}: you may not read it",
             found=answer,
             expected=f"credentials in {_CREDENTIALS[kind]}" if kind in _CREDENTIALS else "a public address",
             fix="set these environment variables, or ask the owner for the right to read it",
         )
     if isinstance(error, NotSupportedError):
-        return DataError(
+        return StoreError(
             f"{url}: its server does not give byte ranges",
             found=answer,
             expected="a server that answers Range requests",
@@ -57,16 +57,7 @@ def explained(url: str, address: Address, error: Exception) -> DataError:
         )
     if any(sign in answer for sign in _NO_CONNECTION):
         looked = f"; looked at: {_ENDPOINTS[kind]}" if kind in _ENDPOINTS else ""
-        return DataError(
+        return StoreError(
             f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{looked}"
         )
-    return DataError(f"{url}: cannot be read", found=answer, fix="try again; if it stays, ask those who run the store")
-
-
-def changed(url: str, found: str, expected: str) -> DataError:
-    return DataError(
-        f"{url}: changed while it was read",
-        found=found,
-        expected=expected,
-        fix="let nobody write to it, then run it again",
-    )
+    return StoreError(f"{url}: cannot be read", found=answer, fix="try again; if it stays, ask those who run the store")

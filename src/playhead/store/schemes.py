@@ -1,0 +1,42 @@
+"""Files by what their path begins with: local paths, URLs of object stores, `memory://`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from playhead.store.addresses import is_url
+from playhead.store.files import Buffer, Files, Ranges, Stamp
+from playhead.store.joining import JoiningFiles
+from playhead.store.local import LocalFiles
+from playhead.store.memory import MEMORY, SCHEME
+from playhead.store.remote import RemoteFiles
+
+
+@dataclass(frozen=True)
+class SchemeFiles:
+    """Any path that Playhead can read."""
+
+    local: Files = field(default_factory=LocalFiles)
+    remote: Files = field(default_factory=RemoteFiles)
+
+    def list(self, pattern: str) -> Sequence[str]:
+        return self._of(pattern).list(pattern)
+
+    def stamp(self, path: str) -> Stamp:
+        return self._of(path).stamp(path)
+
+    def read(
+        self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
+    ) -> Sequence[Buffer]:
+        return self._of(path).read(path, stamp, ranges, into)
+
+    def _of(self, path: str) -> Files:
+        if not is_url(path):
+            return self.local
+        return MEMORY if path.startswith(SCHEME) else self.remote
+
+
+def all_files() -> Files:
+    """Every kind of path, near ranges read together."""
+    return JoiningFiles(SchemeFiles())
