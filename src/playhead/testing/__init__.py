@@ -1,0 +1,9 @@
+"""Contract suites for those who write formats and stores.
+
+In: a format with some files of it, or an implementation of `Files`. Out: nothing, or an AssertionError that says which
+law is broken, and on what.
+"""
+
+from playhead.testing.format_contract import check_format
+
+__all__ = ["check_format"]
