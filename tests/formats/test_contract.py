@@ -1,4 +1,4 @@
-"""The contract suite on every format of ours and on toys for each kind of track; and broken formats, which it must catch."""
+"""The contract suite on our formats, on toys for each kind of track, and on broken formats, which it must catch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_format import Toy
-from track_formats import Blocks, BlocksReader, Members, block_file, lines_and_bytes
 
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.registry import register
@@ -24,10 +22,17 @@ from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe, Source
 from playhead.store import CountingFiles, Files, all_files
 from playhead.testing import check_format
+from toy_format import Toy
+from track_formats import Blocks, BlocksReader, Members, block_file, lines_and_bytes
 
 ROWS: list[dict[str, Any]] = [{"id": f"r{i}", "tokens": [i] * (i % 4 + 1), "n": i % 4 + 1} for i in range(23)]
 BLOCKS = [["a", "bb", "ccc"], ["dddd"], ["e", "ff"], ["g", "h", "i", "jj"]]
 MEMBERS = [("x", 5, 3), ("y", 0, 5), ("z", 5, 3), ("w", 8, 4), ("v", 6, 2)]
+
+
+def blocks_recipe(directory: Path) -> Recipe:
+    values = {"sources": [{"name": "b", "path": "*.blocks"}], "batching": {"type": "fixed", "size": 2}}
+    return Recipe.parse({**values, "sequence": None}, base_dir=directory)
 
 
 def jsonl(rows: list[dict[str, Any]]) -> bytes:
@@ -78,8 +83,7 @@ def test_rows_in_blocks_keep_the_contract() -> None:
 
 def test_a_reader_keeps_its_last_block_and_places_name_the_row_in_the_block(tmp_path: Path) -> None:
     (tmp_path / "a.blocks").write_bytes(block_file(BLOCKS))
-    values = {"sources": [{"name": "b", "path": "a.blocks"}], "batching": {"type": "fixed", "size": 2}, "sequence": None}
-    recipe = Recipe.parse(values, base_dir=tmp_path)
+    recipe = blocks_recipe(tmp_path)
     prepare(recipe)
     table = open_table(leaves(recipe)[0], recipe)
     reader = BlocksReader()
@@ -92,8 +96,7 @@ def test_a_reader_keeps_its_last_block_and_places_name_the_row_in_the_block(tmp_
 
 
 def test_a_shard_of_blocks_is_taken_over_from_an_older_index(tmp_path: Path) -> None:
-    values = {"sources": [{"name": "b", "path": "*.blocks"}], "batching": {"type": "fixed", "size": 2}, "sequence": None}
-    recipe = Recipe.parse(values, base_dir=tmp_path)
+    recipe = blocks_recipe(tmp_path)
     (tmp_path / "b.blocks").write_bytes(block_file(BLOCKS[1:]))
     prepare(recipe)
     (tmp_path / "a.blocks").write_bytes(block_file(BLOCKS[:1]))
@@ -140,9 +143,9 @@ class _Shifted(Toy):
 
 
 class _Careless(Toy):
-    """Does not look whether its second file is as long as the first says."""
+    """Opens a path itself."""
 
-    def open(self, source: Source, files: Files) -> RowReader:
+    def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
         class Reader:
             def read(self, rows: Rows) -> Iterable[Sample]:
                 for shard, number in zip(rows.shards, rows.numbers.tolist(), strict=True):
@@ -162,4 +165,6 @@ def test_the_suite_catches_a_broken_format(kind: type[Toy], law: str) -> None:
     lines = "".join(f"{name} {len(blob)}\n" for name, blob in zip("abc", blobs, strict=True))
     samples = [{"id": name, "blob": blob} for name, blob in zip("abc", blobs, strict=True)]
     with pytest.raises(AssertionError, match=law):
-        check_format({"format": "broken", "path": "*.toc"}, {"a.toc": lines.encode(), "a.blob": b"".join(blobs)}, samples)
+        check_format(
+            {"format": "broken", "path": "*.toc"}, {"a.toc": lines.encode(), "a.blob": b"".join(blobs)}, samples
+        )

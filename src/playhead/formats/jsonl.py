@@ -93,7 +93,7 @@ def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Itera
             arrays = _line_by_line(file, lines, collector)
         offsets = (lines.starts + lines.base).astype(np.uint64)
         yield Chunk(offsets.size, {_OFFSETS: offsets, **arrays})
-    if end == file.size:
+    if section.end == file.size:
         yield Chunk(0, {_OFFSETS: np.array([end], dtype=np.uint64), **collector.take()})
 
 

@@ -1,8 +1,4 @@
-"""The laws of a format, run on small files of it.
-
-    def test_my_format():
-        check_format({"format": "mine", "path": "*.mine"}, {"a.mine": b"..."}, samples=[{"id": "x"}, ...])
-"""
+"""The laws of a format, run on small files of it; see `check_format`."""
 
 from __future__ import annotations
 
@@ -30,7 +26,9 @@ def check_format(source: Mapping[str, Any], files: Mapping[str, bytes], samples:
     """Check that a format reads small files right, and refuses broken ones.
 
     `source` is a source of a recipe (`format`, `path`, `options`, `length`, ...) whose paths are relative; `files` are
-    the contents of its files by name; `samples` are what they hold, in order, before decoding.
+    the contents of its files by name; `samples` are what they hold, in order, before decoding. In a test:
+
+        check_format({"format": "mine", "path": "*.mine"}, {"a.mine": b"..."}, samples=[{"id": "x"}])
 
     Laws: as many rows are scanned as are read, in any order and number at a time; the bytes of the index are the same
     for one and several workers; a file that changed is refused; of a file that is empty or cut short no wrong sample
