@@ -67,10 +67,6 @@ class _Written:
         assert index is not None
         return index
 
-    def is_named(self, error: PlayheadError) -> bool:
-        """Whether an error names one of the files."""
-        return any(name in str(error) for name in self.names)
-
     def samples(self, index: Index, rows: Sequence[int]) -> list[Sample]:
         """Some raw rows, read by a reader of their own."""
         layout, files = self.layout, all_files()
@@ -115,25 +111,31 @@ def _check_changed(whole: _Written, name: str) -> None:
     try:
         whole.samples(index, range(index.meta.num_rows))
     except StoreError as error:
-        assert name in str(error), f"the error about the changed file {name} does not name it: {error}"
-        return
-    raise AssertionError(f"rows are read although {name} has changed since it was indexed")
+        problem = error
+    else:
+        raise AssertionError(f"rows are read although {name} has changed since it was indexed")
+    assert name in str(problem), f"the error about the changed file {name} does not name it: {problem}"
 
 
 def _check_cut(written: _Written, name: str, samples: Sequence[Sample]) -> None:
     """A file cut short is refused by name, or gives right samples as far as it goes."""
+    problems: list[PlayheadError] = []
     try:
         index = written.index()
     except PlayheadError as error:
-        assert written.is_named(error), f"the error about the cut file {name} names no file: {error}"
-        return
-    for row in range(index.meta.num_rows):
-        try:
-            (sample,) = written.samples(index, [row])
-        except PlayheadError as error:
-            assert written.is_named(error), f"the error about row {row:,}, {name} being cut, names no file: {error}"
-        else:
-            assert any(_same(sample, known) for known in samples), f"{name} cut short gives a wrong sample: {sample!r}"
+        problems.append(error)
+    else:
+        for row in range(index.meta.num_rows):
+            try:
+                (sample,) = written.samples(index, [row])
+            except PlayheadError as error:
+                problems.append(error)
+            else:
+                right = any(_same(sample, known) for known in samples)
+                assert right, f"{name} cut short gives a wrong sample: {sample!r}"
+    for problem in problems:
+        named = any(known in str(problem) for known in written.names)
+        assert named, f"the error about {name} cut short names no file: {problem}"
 
 
 def _same(found: Sample, expected: Sample) -> bool:
