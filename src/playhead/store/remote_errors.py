@@ -1,4 +1,4 @@
-"""What an object store refuses, as letters: what was asked, what it answered, and where the remedy is."""
+"""What an object store refuses, as error messages: what was asked, what it answered, and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playhead.errors import DataError, StoreError
-from playhead.store.addresses import Address
+from playhead.store.addresses import Address, without_queries
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SKIP_SIGNATURE=true for a public bucket)",
@@ -24,19 +24,22 @@ _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 
 @contextmanager
 def asking(url: str, address: Address) -> Iterator[None]:
-    """Law: whatever the store or the network does, what comes out is an error that names the URL."""
+    """Law: whatever the store or the network does, what comes out is an error that names the URL.
+
+    The client's own error is left out of it: it may hold a signature.
+    """
     from obstore.exceptions import BaseError
 
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        raise explained(url, address, error) from error
+        raise explained(url, address, error) from None
 
 
 def explained(url: str, address: Address, error: Exception) -> DataError | StoreError:
     from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
-    answer = str(error).partition("\n")[0]
+    answer = without_queries(str(error).partition("\n")[0])
     kind = "az" if address.scheme.startswith("ab") else address.scheme
     if isinstance(error, FileNotFoundError):
         return DataError(f"{url}: no such object", fix="correct the address, or restore the object")
