@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
-import pickle
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from threading import Event, Thread
 from uuid import uuid4
 
 from playhead.errors import DataError, StoreError
 from playhead.store import Files, Ranges, Stamp
-from playhead.testing.trial import Trial, Wanted, expect, expect_error, ranges_of
+from playhead.testing.trial import Trial, Wanted, copy_of, expect, expect_error, num_open, ranges_of
 
 _SIZE = 50_000
 _NUM_FILES = 24  # read by threads
@@ -241,15 +238,15 @@ def _copies_hold_nothing_open(trial: Trial) -> None:
     for path, stamp, part in zip(paths, stamps, data, strict=True):
         trial.expect_bytes(law, path, stamp, part, [(0, 100)])
     gc.collect()
-    before = _num_open()
-    copy = replace(trial, files=_copy(trial.files, law))
-    expect(_num_open() <= before, law, "a copy that was not used")
+    before = num_open()
+    copy = replace(trial, files=copy_of(trial.files, law))
+    expect(num_open() <= before, law, "a copy that was not used")
     for path, stamp, part in zip(paths, stamps, data, strict=True):
         if trial.copy_reads:
             copy.expect_bytes(law, path, stamp, part, [(0, 100)])
     del copy
     gc.collect()
-    expect(_num_open() <= before, law, "a copy that is gone")
+    expect(num_open() <= before, law, "a copy that is gone")
 
 
 _LAWS = (
@@ -288,22 +285,3 @@ def _several_ranges() -> list[Wanted]:
         [(0, 500), (100, 200), (0, 500), (499, 501), (200, 300)],
         [(_SIZE, _SIZE), (_SIZE - 10, _SIZE), (_SIZE + 5, _SIZE + 5), (3, 3), (0, 0), (2, 4)],
     ]
-
-
-def _copy(files: Files, law: str) -> Files:
-    try:
-        copy: Files = pickle.loads(pickle.dumps(files))  # noqa: S301 - our own
-    except Exception as error:
-        raise AssertionError(f"{law}: broken on a copy: {error!r}") from error
-    return copy
-
-
-def _num_open() -> int:
-    """The files that this process has open; sockets and pipes are not counted."""
-    number = 0
-    for link in Path("/proc/self/fd").glob("*"):
-        try:
-            number += os.readlink(link).startswith("/")  # noqa: PTH115 - sockets are no paths
-        except OSError:  # closed meanwhile
-            continue
-    return number

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from playhead.errors import PlayheadError, StoreError
 from playhead.store import Files, Ranges, Stamp
@@ -79,3 +82,22 @@ def expect_error(kind: type[Exception], law: str, path: str, call: Callable[[], 
         raise AssertionError(f"{law}: broken on {path}: {error!r}") from error
     else:
         raise AssertionError(f"{law}: broken on {path}: there was no error")
+
+
+def copy_of(files: Files, law: str) -> Files:
+    try:
+        copy: Files = pickle.loads(pickle.dumps(files))  # noqa: S301 - our own
+    except Exception as error:
+        raise AssertionError(f"{law}: broken on a copy: {error!r}") from error
+    return copy
+
+
+def num_open() -> int:
+    """The files that this process has open; sockets and pipes are not counted."""
+    number = 0
+    for link in Path("/proc/self/fd").glob("*"):
+        try:
+            number += os.readlink(link).startswith("/")  # noqa: PTH115 - sockets are no paths
+        except OSError:  # closed meanwhile
+            continue
+    return number
