@@ -100,8 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
         if first >= len(data):
             self._answer(416, b"")
             return
-        end -= self.served.shortened
-        self._answer(206, data[first:end], {**about, "Content-Range": f"bytes {first}-{end - 1}/{len(data)}"})
+        self._answer(
+            206,
+            data[first : end - self.served.shortened],
+            {**about, "Content-Range": f"bytes {first}-{end - 1}/{len(data)}"},
+        )
 
     def _listing(self, path: str, query: dict[str, list[str]]) -> bytes:
         start, after = f"{path.rstrip('/')}/", query.get("continuation-token", [""])[0]

@@ -19,11 +19,15 @@ MEMORY.write(PATH, DATA)
 _NEAR = st.integers(0, 200)
 _FIRSTS = st.one_of(st.integers(0, SIZE), _NEAR, _NEAR.map(lambda n: SIZE - n))
 _SIZES = st.one_of(_NEAR, st.integers(0, 40_000), st.just(0))
-_WANTED = st.lists(st.tuples(_FIRSTS, _SIZES), max_size=14).map(
-    lambda found: Ranges([first for first, _ in found], [min(first + size, SIZE) for first, size in found])
+_PAIRS = st.one_of(
+    st.lists(st.tuples(_FIRSTS, _SIZES), max_size=14),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=14),
 )
-_NEAR_BYTES = st.sampled_from([0, 1, 100, 5_000, NEAR_BYTES])
-_MOST_BYTES = st.sampled_from([0, 1, 300, 5_000, MOST_JOINED_BYTES])
+_WANTED = _PAIRS.map(
+    lambda pairs: Ranges([first for first, _ in pairs], [min(first + size, SIZE) for first, size in pairs])
+)
+_NEAR_BYTES = st.one_of(st.integers(0, 8), st.sampled_from([100, 5_000, NEAR_BYTES]))
+_MOST_BYTES = st.one_of(st.integers(0, 30), st.sampled_from([300, 5_000, MOST_JOINED_BYTES]))
 
 
 @given(_WANTED, _NEAR_BYTES, _MOST_BYTES)
@@ -43,6 +47,12 @@ def test_runs_hold_their_ranges_and_are_neither_too_long_nor_full_of_gaps(
         for first, end in some:
             assert first <= covered + near_bytes
             covered = max(covered, end)
+
+
+def test_the_last_byte_decides_whether_two_ranges_are_near_and_a_run_too_long() -> None:
+    for first, near_bytes, most_bytes, expected in [(13, 8, 20, 1), (14, 8, 20, 2), (13, 8, 19, 2), (5, 0, 20, 1)]:
+        joined, _ = join_ranges(Ranges([first, 0], [20, 5]), near_bytes, most_bytes)
+        assert len(joined.firsts) == expected
 
 
 @given(_WANTED, _NEAR_BYTES, _MOST_BYTES, st.booleans())

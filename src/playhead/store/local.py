@@ -38,6 +38,7 @@ FAILURES = {
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not wait for its writer
 MOST_OPEN = 256  # and at most a quarter of what the process may open
+_FEWEST_OPEN = 16  # however often descriptors run out
 
 
 class LocalFiles:
@@ -108,7 +109,7 @@ class LocalFiles:
         return opened
 
     def _newly_opened(self, path: str) -> _Opened:
-        """Where descriptors run out, tried once more with those closed that are not being read."""
+        """Where descriptors run out, tried once more with those closed that are not being read; fewer are kept then."""
         try:
             try:
                 return _Opened(path)
@@ -116,6 +117,7 @@ class LocalFiles:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
             with self._lock:
+                self._most_open = min(self._most_open, max(_FEWEST_OPEN, len(self._open) // 2))
                 self._open.clear()
             return _Opened(path)
         except (OSError, ValueError) as error:

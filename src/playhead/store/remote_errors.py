@@ -19,6 +19,7 @@ _ENDPOINTS = {
     "az": "AZURE_STORAGE_ENDPOINT (with AZURE_ALLOW_HTTP=true for an http:// one) and AZURE_STORAGE_ACCOUNT_NAME",
 }
 _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
+_REFUSED = ("401 Unauthorized", "403 Forbidden")  # listing is refused without an exception of its own
 _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 
 
@@ -26,7 +27,7 @@ _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 def asking(url: str, address: Address) -> Iterator[None]:
     """Law: whatever the store or the network does, what comes out is an error that names the URL.
 
-    The client's own error is left out of it: it may hold a signature.
+    The client's own error is left out of it: its addresses have queries.
     """
     from obstore.exceptions import BaseError
 
@@ -41,10 +42,11 @@ def explained(url: str, address: Address, error: Exception) -> DataError | Store
 
     answer = without_queries(str(error).partition("\n")[0])
     kind = "az" if address.scheme.startswith("ab") else address.scheme
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or "404 Not Found" in answer:
         return DataError(f"{url}: no such object", fix="correct the address, or restore the object")
     no_credentials = any(sign in answer for sign in _NO_CREDENTIALS)
-    if no_credentials or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+    refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
+    if no_credentials or refused or any(sign in answer for sign in _REFUSED):
         return StoreError(
             f"{url}: there are no credentials for it" if no_credentials else f"{url}: you may not read it",
             found=answer,
