@@ -23,10 +23,10 @@ from playhead.store import (
     LocalFiles,
     MemoryFiles,
     Ranges,
+    RemoteFiles,
     SchemeFiles,
     Stamp,
 )
-from playhead.store.remote import RemoteFiles
 from playhead.testing import Fault, FaultyFiles, check_files
 
 
@@ -340,7 +340,7 @@ def _opened() -> OpensInTheCopy:
         (ListsUnsorted, "a pattern lists the files it names, sorted"),
         (ListsAcrossParts, "a pattern lists the files it names, sorted"),
         (SharesAPosition, "threads may share one storage"),
-        (CannotBeCopied, "a pickled copy reads the same"),
+        (CannotBeCopied, "copies hold nothing open: broken by TypeError"),
         (OpensInTheCopy, "a copy that was not used"),
     ],
 )

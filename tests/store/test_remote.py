@@ -14,8 +14,8 @@ import pytest
 
 from loopback import Loopback, serving
 from playhead.errors import DataError, PlayheadError, StoreError
-from playhead.store import Ranges, SchemeFiles, list_files, open_file
-from playhead.store.remote import MOST_BYTES, RemoteFiles, list_remote
+from playhead.store import Ranges, RemoteFiles, SchemeFiles, list_files, open_file
+from playhead.store.remote import MOST_BYTES, list_remote
 
 FILES = RemoteFiles()
 DATA = bytes(range(256)) * 400

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -82,14 +81,6 @@ def expect_error(kind: type[Exception], law: str, path: str, call: Callable[[], 
         raise AssertionError(f"{law}: broken on {path}: {error!r}") from error
     else:
         raise AssertionError(f"{law}: broken on {path}: there was no error")
-
-
-def copy_of(files: Files, law: str) -> Files:
-    try:
-        copy: Files = pickle.loads(pickle.dumps(files))  # noqa: S301 - our own
-    except Exception as error:
-        raise AssertionError(f"{law}: broken on a copy: {error!r}") from error
-    return copy
 
 
 def num_open() -> int:
