@@ -4,8 +4,8 @@ In: a format with some files of it, or an implementation of `Files`. Out: nothin
 law is broken, and on what.
 """
 
-from playhead.testing.faulty_files import FaultyFiles
+from playhead.testing.faulty import Fault, FaultyFiles
 from playhead.testing.files_contract import check_files
 from playhead.testing.format_contract import check_format
 
-__all__ = ["FaultyFiles", "check_files", "check_format"]
+__all__ = ["Fault", "FaultyFiles", "check_files", "check_format"]
