@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from playhead.formats.contract import Chunk, Rows, Sample, ScanLimits, Shard
+from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.registry import register
+from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.schema import IDS, LENGTHS, Track
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
 from playhead.seeds import hash_text
-from playhead.store import list_files, open_file
-from playhead.types import UIntArray
+from playhead.store import Files, list_files, open_file
+
+TOC, BLOB = Track("toc").array("offsets"), Track("blob").array("offsets")
 
 
 @register("toy", extensions=(".toc",), default_id="id")
 class Toy:
-    def discover(self, source: Source) -> Sequence[Shard]:
-        patterns = [source.path] if isinstance(source.path, str) else source.path
-        return [Shard((("toc", path), ("blob", path.replace(".toc", ".blob")))) for path in list_files(patterns)]
+    def discover(self, source: Source, files: Files) -> Sequence[Shard]:
+        paths = list_files(files, source.path)
+        return [Shard((("toc", path), ("blob", path.replace(".toc", ".blob")))) for path in paths]
 
-    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:  # noqa: ARG002
+    def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:  # noqa: ARG002
         toc = blob = 0
-        with open_file(shard.path("toc")) as file:
-            for line in file.read(0, file.size).splitlines(keepends=True):
+        for data in open_file(files, shard.path("toc")).pieces():
+            for line in data.splitlines(keepends=True):
                 name, size = line.decode().split()
-                yield Chunk(
-                    1,
-                    {"toc": np.array([toc], np.uint64), "blob": np.array([blob], np.uint64)},
-                    {"toc": toc + len(line), "blob": blob + int(size)},
-                    lengths=np.array([int(size)], np.uint32) if spec.length else None,
-                    ids=np.array([hash_text(name)], np.uint64) if spec.ids else None,
-                )
+                yield _chunk(1, toc, blob, spec, [int(size)], [hash_text(name)])
                 toc += len(line)
                 blob += int(size)
+        yield _chunk(0, toc, blob, spec, [], [])
 
-    def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
+    def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
+        return _ToyReader()
+
+
+class _ToyReader:
+    def read(self, rows: Rows) -> Iterable[Sample]:
         for line, blob in zip(rows.payloads("toc"), rows.payloads("blob"), strict=True):
-            yield {"id": line.decode().split()[0], "blob": blob}
+            yield {"id": bytes(line).decode().split()[0], "blob": bytes(blob)}
 
-    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:  # noqa: ARG002
-        return ()
+
+def _chunk(num_rows: int, toc: int, blob: int, spec: Spec, lengths: list[int], ids: list[int]) -> Chunk:
+    arrays = {TOC: np.array([toc], np.uint64), BLOB: np.array([blob], np.uint64)}
+    if spec.length is not None:
+        arrays[LENGTHS] = np.array(lengths, np.uint32)
+    if spec.ids is not None:
+        arrays[IDS] = np.array(ids, np.uint64)
+    return Chunk(num_rows, arrays)

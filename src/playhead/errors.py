@@ -19,6 +19,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import indent
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
 
 _SHOWN_FAILURES = 20
 
@@ -45,6 +49,17 @@ class PlayheadError(Exception):
         labelled = (("found", self.found), ("expected", self.expected), ("to fix", self.fix))
         lines += [f"  {label:<9} {text}" for label, text in labelled if text is not None]
         return "\n".join(lines)
+
+    def at(self, place: str) -> Self:
+        """The same error with where it happened in front of its problem, unless that says so already."""
+        if place not in self.problem:
+            self.problem = f"{place}: {self.problem}"
+            self.args = (self.message(),)
+        return self
+
+    def at_row(self, row: str, place: str) -> Self:
+        """The same error with a row and, unless its problem names it already, where that row is."""
+        return self.at(row if place in self.problem else f"{row} ({place})")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel from worker processes whole."""

@@ -108,7 +108,7 @@ def test_failures_are_listed_and_the_rest_is_kept(tmp_path: Path) -> None:
     done = playhead(tmp_path, "prepare", "r.yaml")
     assert (done.returncode, done.stdout) == (1, "")
     blocks = done.stderr.split("\n\n")
-    assert blocks[0] == "PrepareError: preparing could not finish: 3 things failed"
+    assert blocks[0] == "PrepareError: preparing could not finish: 3 problems"
     assert blocks[1].startswith(f"  gone: {tmp_path}/gone.jsonl: no such file\n    to fix    ")
     assert blocks[2].startswith(f"  bad: {tmp_path}/bad-1.jsonl, line 2, byte 9: broken JSON\n    found     ")
     assert blocks[3].startswith(f'  bad: {tmp_path}/bad-2.jsonl, line 1, byte 0: field "n" is not a length\n')
@@ -116,7 +116,7 @@ def test_failures_are_listed_and_the_rest_is_kept(tmp_path: Path) -> None:
 
     error = refused(tmp_path, "prepare", "r.yaml")
     assert error["type"] == "PrepareError"
-    assert "3 things failed" in error["problem"]
+    assert "3 problems" in error["problem"]
 
     (tmp_path / "bad-1.jsonl").unlink()
     (tmp_path / "bad-2.jsonl").unlink()

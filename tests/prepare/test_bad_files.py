@@ -23,7 +23,7 @@ def test_every_failing_shard_is_listed_and_the_others_are_kept(tmp_path: Path) -
     (tmp_path / "1.jsonl").write_text('{"n": 1}\n{"n": \n')
     (tmp_path / "3.jsonl").write_text('{"n": -3}\n')
     message = refuse(tmp_path)
-    assert "2 things failed" in message
+    assert "2 problems" in message
     assert f"{tmp_path / '1.jsonl'}, line 2, byte 9: broken JSON" in message
     assert f"{tmp_path / '3.jsonl'}, line 1, byte 0" in message
     write_jsonl(tmp_path / "1.jsonl", [{"n": 1}])
@@ -52,7 +52,7 @@ def test_of_many_failures_the_first_twenty_are_shown(tmp_path: Path) -> None:
     for i in range(25):
         (tmp_path / f"{i:02d}.jsonl").write_text("x\n")
     message = refuse(tmp_path)
-    assert "25 things failed" in message
+    assert "25 problems" in message
     assert message.count("broken JSON") == 20
     assert "and 5 more" in message
 

@@ -224,7 +224,7 @@ def test_sources_that_are_not_measured_are_prepared_all_the_same(tmp_path: Path)
     plain = {"name": "plain", "path": "*.jsonl", "length": "n"}
     found = recipe_of(shards(tmp_path))
     recipe = Recipe.parse({**found.to_dict(), "sources": [*found.to_dict()["sources"], plain]}, tmp_path)
-    assert "1 thing failed" in refusal(recipe)
+    assert "1 problem" in refusal(recipe)
     alone = Recipe.parse({**found.to_dict(), "sources": [plain]}, tmp_path)
     assert not prepare(alone, measure=True).changed
 

@@ -86,13 +86,13 @@ def test_failures_are_indented_and_in_json_a_list_of_objects(tmp_path: Path) -> 
     done = playhead(tmp_path, "prepare", "recipe.yaml")
     assert done.returncode == 1
     first, *rest = done.stderr.splitlines()
-    assert first == "PrepareError: preparing could not finish: 2 things failed"
+    assert first == "PrepareError: preparing could not finish: 2 problems"
     assert sum(line.startswith("  s: ") for line in rest) == 2
     assert sum(line.startswith("    found     ") for line in rest) == 2
     assert rest[-1] == "  to fix    fix these and run it again; what was finished is kept"
     done = playhead(tmp_path, "prepare", "recipe.yaml", "--json")
     error = json.loads(done.stderr)["error"]
-    assert error["problem"] == "preparing could not finish: 2 things failed"
+    assert error["problem"] == "preparing could not finish: 2 problems"
     assert [failure["place"] for failure in error["failures"]] == [str(tmp_path / f"{name}.jsonl") for name in "ab"]
     assert all(failure["source"] == "s" and "broken JSON" in failure["problem"] for failure in error["failures"])
 

@@ -18,7 +18,7 @@ from playhead.index.table import open_tables
 from playhead.order.picks import Picks
 from playhead.prepare import prepare
 from playhead.read import Reader, Request
-from playhead.read.faults import NUM_CANDIDATES, candidates
+from playhead.read.substitutes import NUM_CANDIDATES, candidates
 from playhead.recipe.values import Recipe
 from playhead.resolve.resolve import leaves_by_stream
 from small_data import write_tar

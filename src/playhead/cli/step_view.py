@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -12,7 +11,6 @@ from rich.text import Text
 from playhead.cli.screen import console, grid, print_json
 from playhead.deal import lanes_of_rank
 from playhead.feed.ledger import seek, steps_to_walk
-from playhead.formats.contract import Rows
 from playhead.index.table import Table
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
@@ -20,7 +18,6 @@ from playhead.plan.step import MicroBatch, Step
 from playhead.recipe.tree import Leaf, branches, evaluation_branch
 from playhead.recipe.units import for_people, whole_unit
 from playhead.recipe.values import Recipe
-from playhead.store import read_spans
 
 Sources = dict[str, tuple[Leaf, Table]]
 LONG_WALK = 20_000
@@ -71,8 +68,8 @@ def _plain(batch: MicroBatch, plan: Plan, sources: Sources) -> dict[str, Any]:
     picks = []
     for name, epoch, row, length in _named(batch, plan):
         _, table = sources[name]
-        rows = table.locate(np.array([row], dtype=np.int64), read_spans)
-        where = {"place": rows.place(0), "files": _files(rows)}
+        rows = table.where(row)
+        where = {"place": rows.place(0), "files": rows.files_of(0)}
         picks.append({"source": name, "epoch": epoch, "row": row, "length": length, **where})
     stream = plan.streams[batch.stream]
     return {
@@ -83,15 +80,6 @@ def _plain(batch: MicroBatch, plan: Plan, sources: Sources) -> dict[str, Any]:
         "unit": whole_unit(sources[stream.source_names[0]][0].unit),
         "picks": picks,
     }
-
-
-def _files(rows: Rows) -> list[dict[str, Any]]:
-    """Where the first of some rows is, for programs: its bytes in each file, or its number where there are none."""
-    shard = rows.shards[0]
-    spans = {shard.path(track): (spans.firsts[0], spans.ends[0]) for track, spans in rows.spans.items()}
-    if not spans:
-        return [{"file": shard.name, "row": int(rows.numbers[0])}]
-    return [{"file": file, "offset": first, "num_bytes": end - first} for file, (first, end) in spans.items()]
 
 
 def _print_lanes(step: Step, batches: list[MicroBatch], plan: Plan, sources: Sources) -> None:

@@ -24,6 +24,7 @@ from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.values import Recipe
 from playhead.resolve.resolve import leaves_by_stream
+from playhead.store import Files
 
 UserFunction = Callable[..., Any]
 
@@ -41,6 +42,7 @@ class Blueprint:
     split: str | None = None
     map: UserFunction | None = None
     collate: UserFunction | None = None
+    files: Files | None = None
 
     def build(self) -> Producer:
         return Producer(self)
@@ -79,7 +81,7 @@ class Producer:
         streams = leaves_by_stream(recipe, blueprint.split)
         tables = open_tables({leaf.path: leaf for leaves in streams for leaf in leaves}.values(), recipe)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
-        self._reader = Reader(recipe, self._streams, blueprint.map)
+        self._reader = Reader(recipe, self._streams, blueprint.map, blueprint.files)
         self._how = Collation(
             None if recipe.fields is None else tuple(recipe.fields),
             recipe.sequence,

@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from playhead.errors import DataError
-from playhead.formats.contract import Chunk
-from playhead.formats.lengths import MISSING, length_function, whole_number
+from playhead.formats.lengths import MISSING, whole_number
+from playhead.formats.rows import Sample
+from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
+from playhead.recipe.imports import resolve_function
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.types import Array, LengthArray, UIntArray
+from playhead.types import Array
 
 
 class Row(Protocol):
     """A row as a scan sees it."""
 
-    @property
-    def where(self) -> str: ...
-
     def get(self, field: str) -> Any: ...
 
     def size(self, field: str | None) -> int: ...
 
-    def sample(self) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class Collected:
-    """The columns of some rows, as a chunk takes them."""
-
-    lengths: LengthArray | None
-    outputs: LengthArray | None
-    columns: Mapping[str, Array]
-    ids: UIntArray | None
-
-    def chunk(self, num_rows: int, offsets: Mapping[str, UIntArray], ends: Mapping[str, int]) -> Chunk:
-        return Chunk(num_rows, offsets, ends, self.lengths, self.outputs, self.columns, self.ids)
+    def sample(self) -> Sample: ...
 
 
 class Collector:
-    """Takes rows one by one, then gives their columns."""
+    """Takes rows one by one, then gives their columns. Its errors do not name the row: the caller knows where it is."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -59,26 +44,28 @@ class Collector:
         if self._output is not None:
             self._outputs.append(self._output(row))
         for name in self._spec.columns:
-            self._columns[name].append(number(row.get(name), name, row.where))
-        for column, field, accepts in self._matches:
-            self._columns[column].append(accepts(row.get(field)))
+            self._columns[name].append(number(row.get(name), name))
+        for name, field, accepts in self._matches:
+            self._columns[name].append(accepts(row.get(field)))
         if self._spec.ids is not None:
-            self._ids.append(hash_text(identity(row.get(self._spec.ids), self._spec.ids, row.where)))
+            self._ids.append(hash_text(identity(row.get(self._spec.ids), self._spec.ids)))
 
-    def take(self) -> Collected:
-        """The columns of the rows added since the last time."""
-        columns: dict[str, Array] = {name: np.array(self._columns[name], np.uint8) for name, _, _ in self._matches}
+    def take(self) -> dict[str, Array]:
+        """The columns of the rows added since the last time, by their names in the schema."""
+        arrays: dict[str, Array] = {}
+        if self._length is not None:
+            arrays[LENGTHS] = np.array(self._lengths, dtype=np.uint32)
+        if self._output is not None:
+            arrays[OUTPUTS] = np.array(self._outputs, dtype=np.uint32)
         with np.errstate(over="ignore"):
             for name in self._spec.columns:
-                columns[name] = np.array(self._columns[name], np.float64).astype(np.float32)
-        collected = Collected(
-            None if self._length is None else np.array(self._lengths, dtype=np.uint32),
-            None if self._output is None else np.array(self._outputs, dtype=np.uint32),
-            columns,
-            None if self._spec.ids is None else np.array(self._ids, dtype=np.uint64),
-        )
+                arrays[column(name)] = np.array(self._columns[name], np.float64).astype(np.float32)
+        for name, _, _ in self._matches:
+            arrays[column(name)] = np.array(self._columns[name], np.uint8)
+        if self._spec.ids is not None:
+            arrays[IDS] = np.array(self._ids, dtype=np.uint64)
         self._clear()
-        return collected
+        return arrays
 
     def _clear(self) -> None:
         self._lengths: list[int] = []
@@ -88,13 +75,13 @@ class Collector:
         self._columns: dict[str, list[float]] = {name: [] for name in names}
 
 
-def number(value: Any, name: str, where: str) -> float:
+def number(value: Any, name: str) -> float:
     """A value of a numeric column; a missing one is NaN, which no range keeps."""
     if value is MISSING or value is None:
         return float("nan")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DataError(
-            f'{where}: field "{name}" is not a number',
+            f'field "{name}" is not a number',
             found=repr(value)[:80],
             expected="a number, null, or no such field",
         )
@@ -104,11 +91,11 @@ def number(value: Any, name: str, where: str) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def identity(value: Any, name: str, where: str) -> str:
+def identity(value: Any, name: str) -> str:
     """A sample's id as text."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise DataError(
-            f'{where}: no id in field "{name}"',
+            f'no id in field "{name}"',
             found=repr(value)[:80],
             expected="a string or a whole number",
         )
@@ -117,7 +104,7 @@ def identity(value: Any, name: str, where: str) -> str:
 
 def _reader(length: Length) -> Callable[[Row], int]:
     if length.function is not None:
-        function, name = length_function(length), length.function
+        function, name = resolve_function(length.function), length.function
 
         def by_function(row: Row) -> int:
             sample = row.sample()
@@ -125,15 +112,15 @@ def _reader(length: Length) -> Callable[[Row], int]:
                 value = function(sample)
             except Exception as error:
                 raise DataError(
-                    f"{row.where}: length function {name} failed",
+                    f"length function {name} failed",
                     found=f"{type(error).__name__}: {error}",
                     expected="a number for every sample",
                 ) from error
-            return whole_number(value, length.unit, f"the result of {name}", row.where)
+            return whole_number(value, length.unit, f"the result of {name}")
 
         return by_function
     if length.unit == "bytes":
-        return lambda row: whole_number(row.size(length.field), "bytes", "the size", row.where)
+        return lambda row: whole_number(row.size(length.field), "bytes", "the size")
     field = length.field
     assert field is not None
-    return lambda row: whole_number(row.get(field), length.unit, f'field "{field}"', row.where)
+    return lambda row: whole_number(row.get(field), length.unit, f'field "{field}"')

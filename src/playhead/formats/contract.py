@@ -1,40 +1,27 @@
-"""What a format is: four functions over shards.
+"""What a format is: how to find shards, scan one into rows, and open a reader of rows.
 
-A *shard* is one file of a source, or several that align row by row (a manifest and its tar). Each file that
-rows are found in by byte offset is a *track*; a format may have no track at all.
+A *shard* is one file of a source, or several that align row by row (a manifest and its tar). A file in which rows are
+found by their bytes has a *track* (see schema.py); a format may have none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
-from playhead.store import Spans
-from playhead.types import Array, IntArray, LengthArray, UIntArray
-
-Sample = dict[str, Any]
+from playhead.store import Files
+from playhead.types import Array, UIntArray
 
 
-@dataclass(frozen=True)
-class Shard:
-    """The files of one shard by role, in a fixed order; the first names the shard in messages."""
+class Section(NamedTuple):
+    """A part of a shard that is scanned on its own: some bytes of its first file."""
 
-    files: tuple[tuple[str, str], ...]
-
-    @property
-    def name(self) -> str:
-        return self.files[0][1]
-
-    def path(self, role: str) -> str:
-        if self.files[0][0] == role:
-            return self.files[0][1]
-        for found, path in self.files:
-            if found == role:
-                return path
-        raise KeyError(role)
+    first: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -48,63 +35,56 @@ class ScanLimits:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a shard, in order: what an index stores of them.
+    """Some rows of a shard, in order: arrays by the names of the schema.
 
-    `offsets` holds the first byte of each row in each track, `ends` the byte after the last row of the chunk;
-    that of the last chunk becomes the shard's sentinel. `num_skipped` counts what lay between the rows and belongs to
-    none of them.
+    Laws: over all chunks of a shard every array has one entry for each of what the schema says, so the offsets of the
+    last chunk have one more, where the last row ends; a chunk has whole blocks. `num_skipped` counts what lay between
+    the rows and belongs to none of them.
     """
 
     num_rows: int
-    offsets: Mapping[str, UIntArray] = field(default_factory=dict)
-    ends: Mapping[str, int] = field(default_factory=dict)
-    lengths: LengthArray | None = None
-    outputs: LengthArray | None = None
-    columns: Mapping[str, Array] = field(default_factory=dict)
-    ids: UIntArray | None = None
+    arrays: Mapping[str, Array] = field(default_factory=dict)
     num_skipped: int = 0
 
 
-Fetch = Callable[[Sequence[str], Spans], list[bytes]]
+class RowReader(Protocol):
+    """Reads rows of a source. It may keep footers, blocks and handles for the life of a process."""
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows to read, of any number of shards: the shard of each, its number there, its bytes in each track.
-
-    `fetch` gets bytes of files; whether it opens, keeps, joins or caches anything is not the format's business.
-    """
-
-    shards: Sequence[Shard]
-    numbers: IntArray
-    spans: Mapping[str, Spans]
-    fetch: Fetch
-
-    def payloads(self, track: str) -> list[bytes]:
-        """The bytes of each row in a track."""
-        shards = self.shards
-        if shards and shards[0] is shards[-1] and shards.count(shards[0]) == len(shards):
-            return self.fetch([shards[0].path(track)] * len(shards), self.spans[track])
-        return self.fetch([shard.path(track) for shard in shards], self.spans[track])
-
-    def place(self, i: int) -> str:
-        """Where a row is, for people."""
-        shard = self.shards[i]
-        spans = [f"{shard.path(track)}, byte {spans.firsts[i]:,}" for track, spans in self.spans.items()]
-        return "; ".join(spans) or f"{shard.name}, row {int(self.numbers[i]):,}"
+    def read(self, rows: Rows) -> Iterable[Sample]:
+        """The samples in the order asked for. A row that is broken raises DataError."""
 
 
 class Format(Protocol):
     """A kind of file that samples come in."""
 
-    def discover(self, source: Source) -> Sequence[Shard]:
+    def discover(self, source: Source, files: Files) -> Sequence[Shard]:
         """The shards of a source, in a fixed order."""
 
-    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
+    def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         """The rows of a shard in chunks of bounded memory. Law: row n of every track is the same sample."""
 
-    def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:
-        """The samples, in the order asked for; `options` are the source's. A row that is broken raises DataError."""
+    def open(self, source: Source, files: Files) -> RowReader:
+        """A reader of rows, for one process."""
 
-    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
-        """The files that may carry an `.idx`, each with the pieces of its offsets, sentinel included."""
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A format whose large shards, of more than `section_bytes`, are scanned in sections, by several workers."""
+
+    section_bytes: int
+
+    def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
+        """The sections of a shard in order; none where it is better scanned whole. They depend on the shard alone."""
+
+    def scan_section(
+        self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
+    ) -> Iterator[Chunk]:
+        """Law: the chunks of all sections, one after another, are those of the whole shard."""
+
+
+@runtime_checkable
+class WithSidecars(Protocol):
+    """A format whose files may carry an `.idx`."""
+
+    def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        """The files, each with the pieces of its offsets, sentinel included."""

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from playhead.formats.collect import Collected
 from playhead.formats.lengths import whole_numbers
 from playhead.formats.lines import Lines
+from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
@@ -25,7 +25,7 @@ _NUMBER = float
 _ID = int | str
 
 
-def fast_decoder(spec: Spec) -> Callable[[Lines], Collected | None] | None:
+def fast_decoder(spec: Spec) -> Callable[[Lines], dict[str, Array] | None] | None:
     """A decoder for the spec; None where every row must be seen whole."""
     fields: dict[str, Any] = {match.name: Any for match in spec.matches}
     fields |= dict.fromkeys(spec.columns, float | None)
@@ -51,7 +51,7 @@ class _Fast:
         self._getters = {field: attrgetter(place) for field, place in places.items()}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
 
-    def decode(self, lines: Lines) -> Collected | None:
+    def decode(self, lines: Lines) -> dict[str, Array] | None:
         if not self._getters:
             rows: list[Any] = []
         elif not lines.regular:
@@ -65,32 +65,30 @@ class _Fast:
                 return None
         return self._columns(rows, lines)
 
-    def _columns(self, rows: list[Any], lines: Lines) -> Collected | None:
-        spec = self._spec
-        lengths = self._length(spec.length, rows, lines)
-        outputs = self._length(spec.output_length, rows, lines)
-        if (lengths is None and spec.length is not None) or (outputs is None and spec.output_length is not None):
-            return None
-        columns: dict[str, Array] = {}
+    def _columns(self, rows: list[Any], lines: Lines) -> dict[str, Array] | None:
+        spec, arrays = self._spec, dict[str, Array]()
+        for array, length in ((LENGTHS, spec.length), (OUTPUTS, spec.output_length)):
+            if length is not None:
+                lengths = self._length(length, rows, lines)
+                if lengths is None:
+                    return None
+                arrays[array] = lengths
         try:
             for name in spec.columns:
                 values = np.array(list(map(self._getters[name], rows)), dtype=np.float64)
                 with np.errstate(over="ignore"):
-                    columns[name] = values.astype(np.float32)
-            for column, field, accepts in self._matches:
+                    arrays[column(name)] = values.astype(np.float32)
+            for name, field, accepts in self._matches:
                 found: Iterable[Any] = map(self._getters[field], rows)
-                columns[column] = np.fromiter(map(accepts, found), dtype=np.uint8, count=len(rows))
-            ids = None
+                arrays[column(name)] = np.fromiter(map(accepts, found), dtype=np.uint8, count=len(rows))
             if spec.ids is not None:
                 texts: Iterable[str] = map(_text, map(self._getters[spec.ids], rows))
-                ids = np.fromiter(map(hash_text, texts), dtype=np.uint64, count=len(rows))
+                arrays[IDS] = np.fromiter(map(hash_text, texts), dtype=np.uint64, count=len(rows))
         except (TypeError, ValueError, OverflowError):
             return None
-        return Collected(lengths, outputs, columns, ids)
+        return arrays
 
-    def _length(self, length: Length | None, rows: list[Any], lines: Lines) -> LengthArray | None:
-        if length is None:
-            return None
+    def _length(self, length: Length, rows: list[Any], lines: Lines) -> LengthArray | None:
         if length.field is None:
             sizes = lines.ends - lines.starts
             return sizes.astype(np.uint32)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,18 +12,21 @@ import numpy as np
 
 from playhead.errors import DataError
 from playhead.formats import sidecar
-from playhead.formats.collect import Collected, Collector
-from playhead.formats.contract import Chunk, Rows, Sample, ScanLimits, Shard
+from playhead.formats.collect import Collector
+from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import MISSING
-from playhead.formats.lines import Lines, read_lines
-from playhead.formats.registry import check_options, register
+from playhead.formats.lines import Lines, line_start, num_newlines, read_lines
+from playhead.formats.registry import register
+from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
-from playhead.store import File, list_files, open_file
-from playhead.types import UIntArray
+from playhead.store import Buffer, File, Files, list_files, open_file
+from playhead.types import Array, UIntArray
 
 TRACK = "jsonl"
+_OFFSETS = Track(TRACK).array("offsets")
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -30,49 +34,78 @@ _DECODER = msgspec.json.Decoder(dict[str, Any])
 class Jsonl:
     """Files of JSON objects, one a line."""
 
-    def discover(self, source: Source) -> Sequence[Shard]:
-        check_options(source, ())
-        patterns = [source.path] if isinstance(source.path, str) else source.path
-        return [Shard(((TRACK, path),)) for path in list_files(patterns)]
+    section_bytes = 64 << 20
 
-    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
-        with open_file(shard.name) as file:
-            known = None if spec.reads_content else sidecar.load(file, limits)
-            if known is not None:
-                yield _from_sidecar(file, known)
-                return
-            decode = fast_decoder(spec)
-            collector = Collector(spec)
-            for lines in read_lines(file, limits):
-                collected = decode(lines) if decode else None
-                if collected is None:
-                    collected = _line_by_line(file, lines, collector)
-                offsets = (lines.starts + lines.base).astype(np.uint64)
-                # The last chunk's end is the sentinel: the size of the file.
-                end = lines.base + len(lines.data)
-                yield collected.chunk(offsets.size, {TRACK: offsets}, {TRACK: end})
+    def discover(self, source: Source, files: Files) -> Sequence[Shard]:
+        return [Shard(((TRACK, path),)) for path in list_files(files, source.path)]
 
-    def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
-        decode, payloads = _DECODER.decode, rows.payloads(TRACK)
+    def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
+        file = open_file(files, shard.name)
+        known = None if spec.reads_content else sidecar.load(file, limits)
+        if known is not None:
+            return iter([_from_sidecar(file, known)])
+        return _scan(file, Section(0, file.size), spec, limits)
+
+    def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
+        file = open_file(files, shard.name)
+        if not spec.reads_content and sidecar.load(file, limits) is not None:
+            return []
+        firsts = range(0, file.size, self.section_bytes)
+        return [Section(first, min(first + self.section_bytes, file.size)) for first in firsts]
+
+    def scan_section(
+        self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
+    ) -> Iterator[Chunk]:
+        return _scan(open_file(files, shard.name), section, spec, limits)
+
+    def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
+        return _JsonlReader()
+
+    def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        yield shard.name, _line_starts(open_file(files, shard.name), limits)
+
+
+class _JsonlReader:
+    def read(self, rows: Rows) -> Iterable[Sample]:
+        payloads = rows.payloads(TRACK)
         try:
-            return list(map(decode, payloads))
+            return list(map(_DECODER.decode, payloads))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return [_object(raw.rstrip(), rows.place(i), "strict") for i, raw in enumerate(payloads)]
-
-    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
-        yield shard.name, _line_starts(shard.name, limits)
+            return [_placed_object(rows, i, data) for i, data in enumerate(payloads)]
 
 
+def _placed_object(rows: Rows, i: int, data: Buffer) -> Sample:
+    try:
+        return _object(bytes(data).rstrip(), "strict")
+    except DataError as error:
+        error.at(rows.place(i))
+        raise
+
+
+def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
+    """The rows that begin in a section of a file; the last section has the sentinel, the size of the file."""
+    first, end = line_start(file, section.first), line_start(file, section.end)
+    decode = fast_decoder(spec)
+    collector = Collector(spec)
+    for lines in read_lines(file, limits, first, end=end):
+        arrays = decode(lines) if decode else None
+        if arrays is None:
+            arrays = _line_by_line(file, lines, collector)
+        offsets = (lines.starts + lines.base).astype(np.uint64)
+        yield Chunk(offsets.size, {_OFFSETS: offsets, **arrays})
+    if end == file.size:
+        yield Chunk(0, {_OFFSETS: np.array([end], dtype=np.uint64), **collector.take()})
+
+
+@dataclass(frozen=True)
 class _Row:
     """One line, seen by a Collector."""
 
-    def __init__(self, raw: bytes, file: File, line: int, offset: int) -> None:
-        self.where = f"{file.path}, line {line:,}, byte {offset:,}"
-        self._raw = raw
-        self._value = _object(raw, self.where)
+    raw: bytes
+    value: Sample
 
     def get(self, field: str) -> Any:
-        value: Any = self._value
+        value: Any = self.value
         for part in field.split("."):
             if not isinstance(value, dict) or part not in value:
                 return MISSING
@@ -81,27 +114,30 @@ class _Row:
 
     def size(self, field: str | None) -> int:
         if field is None:
-            return len(self._raw)
+            return len(self.raw)
         value = self.get(field)
         if not isinstance(value, str):
-            raise DataError(f'{self.where}: field "{field}" has no size in bytes', found=repr(value)[:80])
+            raise DataError(f'field "{field}" has no size in bytes', found=repr(value)[:80])
         return len(value.encode("utf-8", "surrogatepass"))
 
-    def sample(self) -> dict[str, Any]:
-        return self._value
+    def sample(self) -> Sample:
+        return self.value
 
 
-def _line_by_line(file: File, lines: Lines, collector: Collector) -> Collected:
-    """The slow, obvious way, which says which line is at fault and how."""
-    line, counted = lines.first_line, 0
+def _line_by_line(file: File, lines: Lines, collector: Collector) -> dict[str, Array]:
+    """The slow, obvious way, which says which line is wrong and how."""
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
-        line += lines.data.count(b"\n", counted, start)
-        counted = start
-        collector.add(_Row(lines.data[start:end], file, line, lines.base + start))
+        raw = lines.data[start:end]
+        try:
+            collector.add(_Row(raw, _object(raw, "replace")))
+        except DataError as error:
+            number = 1 + num_newlines(file, lines.base + start)
+            error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")
+            raise
     return collector.take()
 
 
-def _object(raw: bytes, where: str, broken_text: str = "replace") -> dict[str, Any]:
+def _object(raw: bytes, broken_text: str) -> Sample:
     """One line as an object. NaN and Infinity, which Python writes, pass; so does broken UTF-8 in a field that an
     index does not ask for, but it is never delivered (`broken_text` is then "strict").
     """
@@ -109,19 +145,19 @@ def _object(raw: bytes, where: str, broken_text: str = "replace") -> dict[str, A
         value = _value(raw, broken_text)
     except RecursionError:
         raise DataError(
-            f"{where}: the row is nested too deeply",
+            "the row is nested too deeply",
             found=f"brackets within brackets, hundreds deep; the line starts with {raw[:40]!r}",
             fix="remove the line, or write what it holds in a flatter way",
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{where}: broken JSON",
+            "broken JSON",
             found=f"{error}; the line starts with {raw[:40]!r}",
             expected="one JSON object",
             fix="fix or remove the line, then run it again",
         ) from error
     if not isinstance(value, dict):
-        raise DataError(f"{where}: not an object", found=repr(value)[:80], expected="one JSON object a line")
+        raise DataError("not an object", found=repr(value)[:80], expected="one JSON object a line")
     return value
 
 
@@ -143,16 +179,15 @@ def _from_sidecar(file: File, starts: UIntArray) -> Chunk:
     for i in np.flatnonzero(np.isin(first, np.frombuffer(b" \t\r\n", dtype=np.uint8))).tolist():
         keep[i] = bool(file.read(int(starts[i]), int(ends[i] - starts[i])).strip(b" \t\r\n"))
     offsets = starts[keep]
-    return Chunk(offsets.size, {TRACK: offsets}, {TRACK: file.size})
+    return Chunk(offsets.size, {_OFFSETS: np.append(offsets, np.uint64(file.size))})
 
 
-def _line_starts(path: str, limits: ScanLimits) -> Iterator[UIntArray]:
+def _line_starts(file: File, limits: ScanLimits) -> Iterator[UIntArray]:
     """The first byte of every line, blank ones too, and the size of the file."""
-    with open_file(path) as file:
-        base = 0
-        yield np.zeros(1 if file.size else 0, dtype=np.uint64)
-        while data := file.read(base, limits.chunk_bytes):
-            after = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10) + (base + 1)
-            base += len(data)
-            yield after[after < file.size].astype(np.uint64)
-        yield np.array([file.size], dtype=np.uint64)
+    base = 0
+    yield np.zeros(1 if file.size else 0, dtype=np.uint64)
+    for data in file.pieces(limits.chunk_bytes):
+        after = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10) + (base + 1)
+        base += len(data)
+        yield after[after < file.size].astype(np.uint64)
+    yield np.array([file.size], dtype=np.uint64)

@@ -6,16 +6,14 @@ Law: `whole_numbers` gives what `whole_number` gives for each value, or None whe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from playhead.errors import DataError, RecipeError
+from playhead.errors import DataError
 from playhead.recipe.units import LARGEST_LENGTH, milliseconds
-from playhead.recipe.values import Length, Unit
+from playhead.recipe.values import Unit
 from playhead.types import LengthArray
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "nothing"})()
@@ -27,17 +25,17 @@ _EXPECTED = {
 }
 
 
-def whole_number(value: Any, unit: Unit, what: str, where: str) -> int:
+def whole_number(value: Any, unit: Unit, what: str) -> int:
     """A length as the plan counts it: tokens and bytes as they are, seconds in milliseconds."""
     bad = isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0
     bad = bad or (isinstance(value, float) and not math.isfinite(value))
     if bad or (unit != "seconds" and value != int(value)):
-        raise DataError(f"{where}: {what} is not a length", found=_shown(value), expected=_EXPECTED[unit])
+        raise DataError(f"{what} is not a length", found=_shown(value), expected=_EXPECTED[unit])
     # Far beyond the limit a float has no exact milliseconds, and needs none to be refused.
     whole = milliseconds(value) if unit == "seconds" and value < LARGEST_LENGTH else int(value)
     if whole > LARGEST_LENGTH:
         raise DataError(
-            f"{where}: {what} is too long",
+            f"{what} is too long",
             found=_shown(value),
             expected=f"at most {LARGEST_LENGTH:,} {'milliseconds' if unit == 'seconds' else unit}",
         )
@@ -55,24 +53,6 @@ def whole_numbers(values: npt.NDArray[np.float64], unit: Unit) -> LengthArray | 
         whole = values
         good = (values >= 0) & (values <= LARGEST_LENGTH) & (np.floor(values) == values)
     return whole.astype(np.uint32) if bool(good.all()) else None
-
-
-def length_function(length: Length) -> Callable[[Any], Any]:
-    """The user's function behind "package.module:function"."""
-    assert length.function is not None
-    module, _, name = length.function.partition(":")
-    try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise RecipeError(
-            f'length function "{length.function}" cannot be found',
-            found=str(error),
-            expected='"package.module:function", importable where playhead runs',
-        ) from error
-    result: Callable[[Any], Any] = found
-    return result
 
 
 def _shown(value: Any) -> str:

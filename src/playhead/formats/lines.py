@@ -14,6 +14,7 @@ from playhead.store import File
 from playhead.types import IntArray, kernel
 
 BOM = b"\xef\xbb\xbf"
+_AHEAD = 1 << 20
 ByteArray = npt.NDArray[np.uint8]
 
 
@@ -68,20 +69,19 @@ def _find_rows(data: ByteArray, starts: IntArray, ends: IntArray) -> tuple[int, 
     return num_rows, num_lines, regular
 
 
-def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1) -> Iterator[Lines]:
-    """The file as runs of whole lines, from the byte at which a line starts.
+def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1, end: int | None = None) -> Iterator[Lines]:
+    """The file as runs of whole lines, from the byte at which a line starts up to another.
 
-    Law: the runs' bytes, end to end, are the file from there on, a byte order mark left out.
+    Law: the runs' bytes, end to end, are the file between them, a byte order mark left out.
     """
+    end = file.size if end is None else end
     if base == 0 and file.read(0, len(BOM)) == BOM:
         base = len(BOM)
     want = limits.chunk_bytes
     find = _Finder()
-    while base < file.size:
-        data = file.read(base, min(want, file.size - base))
-        if not data:
-            raise DataError(f"{file.path}: became shorter while it was read", fix="run it again when it is complete")
-        if base + len(data) < file.size:
+    while base < end:
+        data = file.read(base, min(want, end - base))
+        if base + len(data) < end:
             cut = data.rfind(b"\n") + 1
             if cut == 0:
                 want = _larger(want, file, base, limits)
@@ -92,6 +92,22 @@ def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1) -> 
         want = limits.chunk_bytes
         base += len(data)
         line += lines.num_lines
+
+
+def line_start(file: File, position: int) -> int:
+    """The first byte, at or after a position, at which a line starts; the size of the file where none does."""
+    if position == 0:
+        return 0
+    for first in range(position - 1, file.size, _AHEAD):
+        found = file.read(first, _AHEAD).find(b"\n")
+        if found >= 0:
+            return first + found + 1
+    return file.size
+
+
+def num_newlines(file: File, end: int) -> int:
+    """How many lines end before a position: to number the line that begins there."""
+    return sum(file.read(first, min(_AHEAD, end - first)).count(b"\n") for first in range(0, end, _AHEAD))
 
 
 class _Finder:

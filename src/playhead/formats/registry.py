@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from playhead.errors import RecipeError
 from playhead.formats.contract import Format
+from playhead.recipe.shape import fit
 from playhead.recipe.values import Source
 
 ENTRY_POINTS = "playhead.formats"
 _OURS = ("playhead.formats.jsonl", "playhead.formats.webdataset")
 
 F = TypeVar("F", bound=Callable[[], Format])
+S = TypeVar("S", bound=Struct)
+
+
+class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of a format that has none."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +42,27 @@ class Registered:
     extensions: tuple[str, ...] = ()
     default_id: str | None = None
     raw_members: bool = True
+    options: type[Struct] = NoOptions
 
 
 _known: dict[str, Registered] = {}
 
 
 def register(
-    name: str, *, extensions: tuple[str, ...] = (), default_id: str | None = None, raw_members: bool = True
+    name: str,
+    *,
+    extensions: tuple[str, ...] = (),
+    default_id: str | None = None,
+    raw_members: bool = True,
+    options: type[Struct] = NoOptions,
 ) -> Callable[[F], F]:
-    """Make a class a format. Another package names the module that does so in the group `playhead.formats`."""
+    """Make a class a format. Another package names the module that does so in the group `playhead.formats`.
+
+    `options` is the struct that a source's `options` are checked against; `options_of` gives them as one.
+    """
 
     def add(kind: F) -> F:
-        _known[name] = Registered(name, kind(), extensions, default_id, raw_members)
+        _known[name] = Registered(name, kind(), extensions, default_id, raw_members, options)
         return kind
 
     return add
@@ -52,34 +70,32 @@ def register(
 
 def format_of(source: Source, path: str) -> Registered:
     """The format a source names, or the one its files' extension tells; `path` is its place in the recipe."""
-    if source.format is None:
-        return _infer(source, path)
-    if source.format not in _known:
+    found = _infer(source, path) if source.format is None else _named(source.format, path)
+    fit(source.options, msgspec.inspect.type_info(found.options), f"{path}.options")
+    return found
+
+
+def options_of(kind: type[S], options: Mapping[str, Any]) -> S:
+    """Options that were checked, as the struct of their format."""
+    return msgspec.convert(options, kind)
+
+
+def _named(name: str, path: str) -> Registered:
+    if name not in _known:
         _load_all()
-    if source.format in _known:
-        return _known[source.format]
-    near = get_close_matches(source.format, _known, n=1)
+    if name in _known:
+        return _known[name]
+    near = get_close_matches(name, _known, n=1)
     raise RecipeError(
-        f'{path}.format: there is no format "{source.format}"',
+        f'{path}.format: there is no format "{name}"',
         expected=f"one of: {', '.join(sorted(_known))}",
         fix=f'did you mean "{near[0]}"?' if near else None,
     )
 
 
-def check_options(source: Source, known: tuple[str, ...]) -> None:
-    """Refuse options that a format does not have."""
-    for option in source.options:
-        if option not in known:
-            raise RecipeError(
-                f'source "{source.name}": its format has no option "{option}"',
-                expected=f"one of: {', '.join(known)}" if known else "no options",
-            )
-
-
 def _infer(source: Source, path: str) -> Registered:
     _load_all()
-    patterns = [source.path] if isinstance(source.path, str) else source.path
-    endings = {PurePosixPath(pattern).suffix for pattern in patterns}
+    endings = {PurePosixPath(pattern).suffix for pattern in source.path}
     if len(endings) == 1:
         ending = endings.pop()
         for registered in _known.values():

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
+from playhead.errors import RecipeError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import BOM
-from playhead.store import File, replacing, stamp, writing_to
+from playhead.store import File, is_url, replacing, writing_to
 from playhead.types import UIntArray
 
 _NUM_SAMPLED = 64
@@ -28,7 +29,7 @@ def sidecar_path(path: str, indexes_root: str | None) -> Path:
     if indexes_root is None:
         return Path(f"{path}.idx")
     parts = urlsplit(path)
-    bare = f"{parts.netloc}{parts.path}" if "://" in path else path
+    bare = f"{parts.netloc}{parts.path}" if is_url(path) else path
     return Path(indexes_root) / f"{bare.lstrip('/')}.idx"
 
 
@@ -48,7 +49,7 @@ def load(file: File, limits: ScanLimits) -> UIntArray | None:
 
 def offsets_in(file: File, path: Path) -> UIntArray | None:
     """The offsets of a possible sidecar without its sentinel, whatever kind of file it belongs to."""
-    if not path.is_file() or stamp(str(path)).mark < stamp(file.path).mark:
+    if not path.is_file() or path.stat().st_mtime_ns < _modified(file):
         return None
     size = path.stat().st_size
     if size == 0 or size % 8:
@@ -61,8 +62,18 @@ def offsets_in(file: File, path: Path) -> UIntArray | None:
     return offsets if offsets.size else None
 
 
+def _modified(file: File) -> int:
+    """When a local file was last modified; an object's mark is no time, and any sidecar of it may be valid."""
+    return 0 if is_url(file.path) else file.stamp.mark
+
+
 def write(path: str, pieces: Iterable[UIntArray], limits: ScanLimits) -> Path:
     """Write a sidecar, whole or not at all: a reader never sees a short one."""
+    if is_url(path) and limits.indexes_root is None:
+        raise RecipeError(
+            f"{path}: its sidecar has no place",
+            expected="`indexes_root` in the recipe: a directory for the sidecars of objects",
+        )
     target = sidecar_path(path, limits.indexes_root)
     with writing_to(target):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -4,63 +4,82 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from playhead.errors import DataError
 from playhead.formats.collect import Collector
-from playhead.formats.contract import Chunk, Rows, Sample, ScanLimits, Shard
+from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.lengths import MISSING
-from playhead.formats.registry import check_options, register
+from playhead.formats.registry import options_of, register
+from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
 from playhead.formats.tar import Member, TarReader
 from playhead.recipe.values import Source
-from playhead.store import File, list_files, open_file
+from playhead.store import File, Files, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "tar"
 KEY = "__key__"
-ALLOW_NO_END = "allow_no_end"
+_OFFSETS = Track(TRACK).array("offsets")
 _ROWS_AT_ONCE = 1 << 12
 
 
-@register("webdataset", extensions=(".tar",), default_id=KEY)
+class WebDatasetOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """`allow_no_end` accepts a tar without the blocks of zeros at its end."""
+
+    allow_no_end: bool = False
+
+
+@register("webdataset", extensions=(".tar",), default_id=KEY, options=WebDatasetOptions)
 class WebDataset:
     """Uncompressed tars; the members of a sample follow one another."""
 
-    def discover(self, source: Source) -> Sequence[Shard]:
-        check_options(source, (ALLOW_NO_END,))
-        patterns = [source.path] if isinstance(source.path, str) else source.path
-        return [Shard(((TRACK, path),)) for path in list_files(patterns)]
+    def discover(self, source: Source, files: Files) -> Sequence[Shard]:
+        return [Shard(((TRACK, path),)) for path in list_files(files, source.path)]
 
-    def scan(self, shard: Shard, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
+    def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         collector = Collector(spec)
         firsts: list[int] = []
         end = 0
         skipped: list[int] = []
-        with open_file(shard.name) as file:
-            for group in _all_groups(file, not spec.options.get(ALLOW_NO_END, False), skipped):
-                if len(firsts) == _ROWS_AT_ONCE:
-                    yield _chunk(collector, firsts, group.first)
-                    firsts = []
-                if spec.reads_content:
+        file = open_file(files, shard.name)
+        allow_no_end = options_of(WebDatasetOptions, spec.options).allow_no_end
+        for group in _all_groups(file, not allow_no_end, skipped):
+            if len(firsts) == _ROWS_AT_ONCE:
+                yield _chunk(collector, firsts)
+                firsts = []
+            if spec.reads_content:
+                try:
                     collector.add(_Row(group, limits.longest_row_bytes))
-                firsts.append(group.first)
-                end = group.end
-            # A last member may lack its padding.
-            yield replace(_chunk(collector, firsts, min(end, file.size)), num_skipped=len(skipped))
+                except DataError as error:
+                    error.at(group.where)
+                    raise
+            firsts.append(group.first)
+            end = group.end
+        # The sentinel; a last member may lack its padding.
+        last = _chunk(collector, [*firsts, min(end, file.size)])
+        yield replace(last, num_rows=len(firsts), num_skipped=len(skipped))
 
-    def read(self, rows: Rows, options: Mapping[str, Any]) -> Iterable[Sample]:  # noqa: ARG002
+    def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
+        return _WebDatasetReader()
+
+    def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        chunks = self.scan(shard, Spec(options={"allow_no_end": True}), files, limits)
+        yield shard.name, (chunk.arrays[_OFFSETS] for chunk in chunks)
+
+
+class _WebDatasetReader:
+    def read(self, rows: Rows) -> Iterable[Sample]:
         for i, data in enumerate(rows.payloads(TRACK)):
-            for group in _groups(TarReader(_Stretch(f"{rows.place(i)} on", data))):
+            for group in _groups(TarReader(_Stretch(f"{rows.place(i)} on", bytes(data)))):
                 yield group.sample()
-
-    def sidecars(self, shard: Shard, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
-        yield shard.name, _offsets(self.scan(shard, Spec(options={ALLOW_NO_END: True}), limits))
 
 
 @dataclass(frozen=True)
@@ -110,7 +129,6 @@ class _Row:
     """A sample, seen by a Collector: a field is a member, or "<extension>.<path>" inside a JSON member."""
 
     def __init__(self, group: _Group, longest: int) -> None:
-        self.where = group.where
         self._group = group
         self._longest = longest
         self._decoded: dict[str, Any] = {}
@@ -135,7 +153,7 @@ class _Row:
         if field is None:
             return sum(member.size for member in members.values())
         if field not in members:
-            raise DataError(f'{self.where}: has no member "{field}"', found=f"members: {', '.join(members)}")
+            raise DataError(f'has no member "{field}"', found=f"members: {', '.join(members)}")
         return members[field].size
 
     def sample(self) -> dict[str, Any]:
@@ -158,7 +176,7 @@ class _Row:
             return self._parsed(extension, content)
         except RecursionError:
             raise DataError(
-                f"{self.where}: member {extension} is nested too deeply",
+                f"member {extension} is nested too deeply",
                 found="brackets within brackets, hundreds deep",
                 fix="write what it holds in a flatter way, or leave the sample out of the shard",
             ) from None
@@ -176,29 +194,20 @@ class _Row:
             try:
                 return json.loads(content.decode("utf-8", "replace"))
             except ValueError:
-                raise DataError(f"{self.where}: broken JSON in member {extension}", found=str(error)) from error
+                raise DataError(f"broken JSON in member {extension}", found=str(error)) from error
 
     def _check_size(self, size: int) -> None:
         if size > self._longest:
             raise DataError(
-                f"{self.where}: too large to be read for its fields",
+                "too large to be read for its fields",
                 found=f"{size:,} bytes",
                 expected=f"at most {self._longest:,}",
                 fix="raise the memory per worker (--memory)",
             )
 
 
-def _chunk(collector: Collector, firsts: list[int], end: int) -> Chunk:
-    offsets = np.array(firsts, dtype=np.uint64)
-    return collector.take().chunk(offsets.size, {TRACK: offsets}, {TRACK: end})
-
-
-def _offsets(chunks: Iterable[Chunk]) -> Iterator[UIntArray]:
-    end = 0
-    for chunk in chunks:
-        yield chunk.offsets[TRACK]
-        end = chunk.ends[TRACK]
-    yield np.array([end], dtype=np.uint64)
+def _chunk(collector: Collector, offsets: list[int]) -> Chunk:
+    return Chunk(len(offsets), {_OFFSETS: np.array(offsets, dtype=np.uint64), **collector.take()})
 
 
 def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Group]:

@@ -2,61 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from playhead.formats.contract import Chunk
+from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, Track, schema_of
 from playhead.index.arrays import ArrayWriter
 from playhead.index.keys import KeySorter
-from playhead.index.layout import VERSION, Layout, Meta, ShardEntry, file_name
+from playhead.index.layout import VERSION, Layout, Meta, ShardEntry
 from playhead.store import replacing
 from playhead.types import Array, IntArray
 
 
+@dataclass(frozen=True)
+class IndexShape:
+    """The shards of an index in order, and the files and tracks that each of them has."""
+
+    shards: tuple[ShardEntry, ...]
+    roles: tuple[str, ...]
+    tracks: tuple[Track, ...]
+
+
 class IndexBuilder:
-    """Takes every chunk of every shard in order; the numbers of rows are known beforehand.
+    """Takes every chunk of every shard in order; the sizes of all arrays are known beforehand.
 
     Law: the bytes it writes depend on the chunks' rows only, not on how rows were cut into chunks.
     """
 
     def __init__(
-        self,
-        directory: Path,
-        layout: Layout,
-        shards: Iterable[ShardEntry],
-        shape: tuple[tuple[str, ...], tuple[str, ...]],
-        memory_bytes: int,
+        self, directory: Path, layout: Layout, shape: IndexShape, sizes: Mapping[str, int], memory_bytes: int
     ) -> None:
-        self._directory = directory
-        self._layout = layout
-        self._shards = tuple(shards)
-        self._roles, self._tracks = shape
-        self._num_rows = sum(shard.num_rows for shard in self._shards)
-        self._sums = {"lengths": 0, "outputs": 0}
-        self._writers: dict[str, ArrayWriter] = {}
+        self._directory, self._layout, self._shape = directory, layout, shape
+        self._num_rows = sum(shard.num_rows for shard in shape.shards)
+        self._sums = {LENGTHS: 0, OUTPUTS: 0}
         self._keys = None
-        if layout.spec.ids is not None:
-            self._keys = KeySorter(directory, self._num_rows, memory_bytes)
-        for name, dtype in _arrays(layout, self._tracks).items():
-            size = self._num_rows + (len(self._shards) if name.startswith("tracks/") else 0)
-            self._writers[name] = ArrayWriter(directory / f"{name}.npy", dtype, (size,))
+        self._writers: dict[str, ArrayWriter] = {}
+        for name, array in schema_of(layout.spec, shape.tracks).items():
+            if name == IDS:
+                self._keys = KeySorter(directory, self._num_rows, memory_bytes)
+            else:
+                self._writers[name] = ArrayWriter(directory / f"{name}.npy", array.dtype, (sizes[name],))
 
-    def add_shard(self, chunks: Iterable[Chunk]) -> None:
-        """The next shard."""
-        ends: dict[str, int] = {}
-        for chunk in chunks:
-            ends = dict(chunk.ends)
-            for name, values in _values(chunk).items():
+    def add(self, chunk: Chunk) -> None:
+        """The next rows."""
+        for name, values in chunk.arrays.items():
+            if name in self._writers:
                 self._writers[name].add(values)
-            for name, lengths in (("lengths", chunk.lengths), ("outputs", chunk.outputs)):
-                if lengths is not None:
-                    self._sums[name] += int(lengths.sum(dtype=np.uint64))
-        for track in self._tracks:
-            self._writers[_offsets(track)].add(np.array([ends[track]], dtype=np.uint64))
+            if name in self._sums:
+                self._sums[name] += int(values.sum(dtype=np.uint64))
 
     def add_ids(self, hashes: Array, rows: IntArray) -> None:
         """Some ids with their raw rows, in any order."""
@@ -73,12 +70,12 @@ class IndexBuilder:
             fingerprint=self._layout.fingerprint,
             format=self._layout.registered.name,
             patterns=self._layout.patterns,
-            roles=self._roles,
-            tracks=self._tracks,
-            shards=self._shards,
+            roles=self._shape.roles,
+            tracks=self._shape.tracks,
+            shards=self._shape.shards,
             num_rows=self._num_rows,
-            length_sum=self._sums["lengths"],
-            output_sum=self._sums["outputs"],
+            length_sum=self._sums[LENGTHS],
+            output_sum=self._sums[OUTPUTS],
             spec=self._layout.spec,
             digests=dict(sorted(digests.items())),
             generator_key=generator_key,
@@ -90,32 +87,3 @@ class IndexBuilder:
     def abandon(self) -> None:
         for writer in self._writers.values():
             writer.abandon()
-
-
-def _arrays(layout: Layout, tracks: tuple[str, ...]) -> dict[str, Any]:
-    """Every array of an index with its type, ids aside."""
-    arrays: dict[str, Any] = {_offsets(track): np.uint64 for track in tracks}
-    if layout.spec.length is not None:
-        arrays["lengths"] = np.uint32
-    if layout.spec.output_length is not None:
-        arrays["outputs"] = np.uint32
-    arrays |= {_column(name): np.float32 for name in layout.spec.columns}
-    arrays |= {_column(match.column): np.uint8 for match in layout.spec.matches}
-    return arrays
-
-
-def _values(chunk: Chunk) -> dict[str, Array]:
-    values: dict[str, Array] = {_offsets(track): offsets for track, offsets in chunk.offsets.items()}
-    if chunk.lengths is not None:
-        values["lengths"] = chunk.lengths
-    if chunk.outputs is not None:
-        values["outputs"] = chunk.outputs
-    return values | {_column(name): column for name, column in chunk.columns.items()}
-
-
-def _offsets(track: str) -> str:
-    return f"tracks/{file_name(track)}/offsets"
-
-
-def _column(name: str) -> str:
-    return f"columns/{file_name(name)}"

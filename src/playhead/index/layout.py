@@ -1,12 +1,10 @@
 """How an index lies on disk, and under which name.
 
     <cache_dir>/<source name>-<key>/
-        meta.json                    shard table, counts, digests
-        tracks/<track>/offsets.npy   uint64, one per row and one sentinel per shard, shards end to end
-        lengths.npy outputs.npy      uint32
-        columns/<name>.npy           float32, or uint8 for the rules on strings
-        keys.npy                     uint64 pairs (hash of id, row), sorted
-        selection-<key>/             what `keep` and the rest leave, see selection.py
+        meta.json           shard table, counts, digests
+        <array>.npy         every array of the schema (formats/schema.py), ids aside, shards end to end
+        keys.npy            uint64 pairs (hash of id, row), sorted
+        selection-<key>/    what `keep` and the rest leave, see selection.py
 
 The offset of raw row r in shard s is at r + s, for each shard before it has left one sentinel.
 """
@@ -16,21 +14,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from playhead.fingerprint import digest
-from playhead.formats.contract import Shard
 from playhead.formats.registry import Registered, format_of
+from playhead.formats.rows import Shard
+from playhead.formats.schema import Track, file_name
 from playhead.formats.spec import Rule, Spec, rules_of, spec_of
 from playhead.recipe.imports import source_digest
 from playhead.recipe.tree import Leaf, map_of, sample_key
 from playhead.recipe.values import Recipe
-from playhead.store import Stamp, stamp, unreadable
+from playhead.store import Files, Stamp, unreadable
 
-VERSION = 2
+VERSION = 3
 _KEY_CHARACTERS = 16
 _NAME_CHARACTERS = 80
 
@@ -75,7 +73,7 @@ class Meta(Struct, frozen=True):
     format: str
     patterns: tuple[str, ...]
     roles: tuple[str, ...]
-    tracks: tuple[str, ...]
+    tracks: tuple[Track, ...]
     shards: tuple[ShardEntry, ...]
     num_rows: int
     length_sum: int
@@ -112,17 +110,15 @@ class Layout:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        path = self.leaf.source.path
-        return (path,) if isinstance(path, str) else tuple(path)
+        return tuple(self.leaf.source.path)
 
 
 def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
     source = leaf.source
     registered = format_of(source, leaf.path)
     spec = spec_of(source, leaf.path, registered.default_id, measured_by(leaf, recipe))
-    patterns = [source.path] if isinstance(source.path, str) else list(source.path)
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
-    key = digest([fingerprint_of(registered.name, spec), patterns])[:_KEY_CHARACTERS]
+    key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
     return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf))
 
@@ -145,15 +141,10 @@ def fingerprint_of(format_name: str, spec: Spec) -> str:
     return digest([VERSION, format_name, spec])
 
 
-def file_name(name: str) -> str:
-    """A name as one part of a path; different names give different parts."""
-    return quote(name, safe=" ,=+@()").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" ,=+@()")
-
-
-def entry_of(shard: Shard, num_rows: int) -> ShardEntry:
-    """A shard as it is on disk now."""
-    stamps = [(path, stamp(path)) for _, path in shard.files]
-    return ShardEntry(tuple(FileEntry(path, found.size, found.mark) for path, found in stamps), num_rows)
+def files_now(shard: Shard, files: Files) -> tuple[FileEntry, ...]:
+    """The files of a shard as they are now."""
+    stamps = [(path, files.stamp(path)) for _, path in shard.files]
+    return tuple(FileEntry(path, found.size, found.mark) for path, found in stamps)
 
 
 def decode_file(path: Path, kind: type[M]) -> M | None:

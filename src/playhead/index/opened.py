@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from playhead.errors import NotPreparedError, StoreError
-from playhead.formats.contract import Fetch, Rows, Shard
+from playhead.errors import NotPreparedError
+from playhead.formats.rows import Fetch, Places, Rows, Shard
+from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, ArrayType, Track, column, schema_of
 from playhead.index.arrays import map_array
 from playhead.index.integrity import damaged
-from playhead.index.layout import VERSION, Meta, ShardEntry, decode_file, file_name
+from playhead.index.layout import VERSION, Meta, decode_file
 from playhead.seeds import hash_text
-from playhead.store import Spans, read_ahead, stamp, unreadable
+from playhead.store import Stamp, read_ahead, unreadable
 from playhead.types import Array, IntArray, LengthArray, UIntArray
 
 
@@ -28,56 +30,62 @@ class Index:
     shard_starts: IntArray
 
     @cached_property
-    def offsets(self) -> dict[str, UIntArray]:
-        return {track: map_array(self._offsets_path(track), np.uint64) for track in self.meta.tracks}
-
-    def _offsets_path(self, track: str) -> Path:
-        return self.directory / "tracks" / file_name(track) / "offsets.npy"
+    def arrays(self) -> dict[str, Array]:
+        """Every array of the schema, mapped; ids are in `keys`."""
+        return {name: map_array(self.array_path(name), array.dtype) for name, array in self._schema.items()}
 
     @cached_property
+    def _schema(self) -> dict[str, ArrayType]:
+        schema = schema_of(self.meta.spec, self.meta.tracks)
+        schema.pop(IDS, None)
+        return schema
+
+    def array_path(self, name: str) -> Path:
+        return self.directory / f"{name}.npy"
+
+    @property
     def lengths(self) -> LengthArray | None:
-        return None if self.meta.spec.length is None else map_array(self.directory / "lengths.npy", np.uint32)
+        return self.arrays.get(LENGTHS)
 
-    @cached_property
+    @property
     def outputs(self) -> LengthArray | None:
-        return None if self.meta.spec.output_length is None else map_array(self.directory / "outputs.npy", np.uint32)
+        return self.arrays.get(OUTPUTS)
 
     @cached_property
     def keys(self) -> UIntArray | None:
-        return None if self.meta.spec.ids is None else map_array(self.directory / "keys.npy", np.uint64)
+        return None if self.meta.spec.ids is None else map_array(self.array_path("keys"), np.uint64)
+
+    def column(self, name: str) -> Array:
+        return self.arrays[column(name)]
 
     def check_arrays(self) -> None:
-        """Map every array that has one entry a row or a key; a broken index is refused here, not in mid-run."""
-        spec, num_rows = self.meta.spec, self.meta.num_rows
-        names = (*spec.columns, *(match.column for match in spec.matches))
-        arrays = {"lengths": self.lengths, "outputs": self.outputs, "keys": self.keys}
-        arrays |= {name: self.column(name) for name in names}
-        expected = {name: num_rows for name, array in arrays.items() if array is not None}
-        arrays |= self.offsets
-        expected |= dict.fromkeys(self.offsets, num_rows + len(self.meta.shards))
+        """Map every array; a broken index is refused here, not in mid-run."""
+        sizes = {"row": self.meta.num_rows, "bound": self.meta.num_rows + len(self.meta.shards)}
+        expected = {name: sizes[array.per] for name, array in self._schema.items() if array.per != "block"}
+        found = {name: len(array) for name, array in self.arrays.items()}
+        for track in self.meta.tracks:
+            if track.kind == "blocks":
+                num_blocks = found[track.array("block_rows")]
+                expected |= dict.fromkeys(track.arrays, num_blocks)
+        if self.keys is not None:
+            found["keys"], expected["keys"] = len(self.keys), self.meta.num_rows
         for name, size in expected.items():
-            array = arrays[name]
-            if array is not None and len(array) != size:
+            if found[name] != size:
                 raise NotPreparedError(
                     f"{self.directory}: the index is broken",
-                    found=f"{len(array):,} entries in {name}",
+                    found=f"{found[name]:,} entries in {name}",
                     expected=f"{size:,}",
                     fix="run `playhead prepare --force` on the recipe",
                 )
 
     def preload(self) -> None:
         """Have the system start reading the lengths, in order, while we go on."""
-        for name, lengths in (("lengths", self.lengths), ("outputs", self.outputs)):
-            if lengths is not None:
-                path = self.directory / f"{name}.npy"
+        for name in (LENGTHS, OUTPUTS):
+            if name in self.arrays:
                 try:
-                    read_ahead(path)
+                    read_ahead(self.array_path(name))
                 except OSError as error:
-                    raise unreadable(str(path), error) from error
-
-    def column(self, name: str) -> Array:
-        dtype = np.float32 if name in self.meta.spec.columns else np.uint8
-        return map_array(self.directory / "columns" / f"{file_name(name)}.npy", dtype)
+                    raise unreadable(str(self.array_path(name)), error) from error
 
     def shards_of(self, raw: IntArray) -> IntArray:
         """The shard of each raw row."""
@@ -87,41 +95,69 @@ class Index:
     def shards(self) -> list[Shard]:
         return [entry.shard(self.meta.roles) for entry in self.meta.shards]
 
-    def locate(self, raw: IntArray, fetch: Fetch) -> Rows:
-        """Where raw rows are, in the order given, to be read through `fetch`."""
+    @cached_property
+    def stamps(self) -> dict[str, Stamp]:
+        """What every file was when it was indexed."""
+        return {file.path: file.stamp for entry in self.meta.shards for file in entry.files}
+
+    def locate(self, raw: IntArray, fetch: Fetch | None = None) -> Rows:
+        """Where raw rows are, in the order given, to be read through `fetch` if one is given."""
         shards = self.shards
         if len(shards) == 1:
-            return Rows(shards * len(raw), raw, self._spans(raw, np.zeros(1, np.int64)), fetch)
+            places = {track.name: self._places(track, raw, np.zeros(1, np.int64)) for track in self.meta.tracks}
+            return Rows(shards * len(raw), raw, places, fetch)
         of_row = self.shards_of(raw)
-        numbers = raw - self.shard_starts[of_row]
-        return Rows([shards[i] for i in of_row.tolist()], numbers, self._spans(raw + of_row, of_row), fetch)
+        places = {track.name: self._places(track, raw, of_row) for track in self.meta.tracks}
+        return Rows([shards[i] for i in of_row.tolist()], raw - self.shard_starts[of_row], places, fetch)
 
-    def _spans(self, places: IntArray, shards: IntArray) -> dict[str, Spans]:
-        """The bytes of rows, each track having one sentinel a shard among its offsets."""
-        after = places + 1
+    def _places(self, track: Track, raw: IntArray, shards: IntArray) -> Places:
+        """Where raw rows, each of a shard, are in a track."""
+        arrays, name = self.arrays, track.array
+        if track.kind == "offsets":
+            offsets, at = arrays[name("offsets")], raw + shards
+            places = Places(offsets[at], offsets[at + 1])
+        elif track.kind == "spans":
+            places = Places(arrays[name("firsts")][raw], arrays[name("ends")][raw])
+        else:
+            starts = self.block_starts(track)
+            blocks = np.searchsorted(starts, raw, side="right") - 1
+            numbers = raw - starts[blocks]
+            places = Places(arrays[name("block_firsts")][blocks], arrays[name("block_ends")][blocks], numbers)
+        if (places.firsts > places.ends).any() or (places.ends > self._track_sizes[track.name][shards]).any():
+            raise self._impossible(track, places, shards)
+        return places
+
+    def block_starts(self, track: Track) -> IntArray:
+        """The first raw row of each block of a track, and the number of all rows."""
+        return self._block_starts[track.name]
+
+    @cached_property
+    def _block_starts(self) -> dict[str, IntArray]:
         found = {}
-        for track, offsets in self.offsets.items():
-            firsts, ends = offsets[places], offsets[after]
-            if (firsts > ends).any() or (ends > self._track_sizes[track][shards]).any():
-                raise self._impossible(track, firsts, ends, shards)
-            found[track] = Spans(firsts.tolist(), ends.tolist())
+        for track in self.meta.tracks:
+            if track.kind == "blocks":
+                starts = found[track.name] = starts_of(self.arrays[track.array("block_rows")])
+                if starts[-1] != self.meta.num_rows:
+                    path = self.array_path(track.array("block_rows"))
+                    raise damaged(path, f"blocks of {int(starts[-1]):,} rows", f"{self.meta.num_rows:,} rows")
         return found
 
     @cached_property
     def _track_sizes(self) -> dict[str, UIntArray]:
         """The size of each shard's file of a track: no row ends after it."""
-        files = {track: self.meta.roles.index(track) for track in self.meta.tracks}
+        files = {track.name: self.meta.roles.index(track.name) for track in self.meta.tracks}
         return {
             track: np.array([entry.files[file].size for entry in self.meta.shards], dtype=np.uint64)
             for track, file in files.items()
         }
 
-    def _impossible(self, track: str, firsts: UIntArray, ends: UIntArray, shards: IntArray) -> NotPreparedError:
-        sizes = np.broadcast_to(self._track_sizes[track][shards], firsts.shape)
+    def _impossible(self, track: Track, places: Places, shards: IntArray) -> NotPreparedError:
+        firsts, ends = places.firsts, places.ends
+        sizes = np.broadcast_to(self._track_sizes[track.name][shards], firsts.shape)
         at = int(np.flatnonzero((firsts > ends) | (ends > sizes))[0])
-        file = self.shards[int(np.broadcast_to(shards, firsts.shape)[at])].path(track)
+        file = self.shards[int(np.broadcast_to(shards, firsts.shape)[at])].path(track.name)
         return damaged(
-            self._offsets_path(track),
+            self.array_path(next(iter(track.arrays))),
             f"a row from byte {int(firsts[at]):,} to byte {int(ends[at]):,} of {file}",
             f"a row inside its {int(sizes[at]):,} bytes",
         )
@@ -136,7 +172,7 @@ class Index:
         high = bisect.bisect_right(range(len(keys)), wanted, lo=low, key=lambda i: int(keys[i, 0]))
         rows = keys[low:high, 1]
         if (rows >= self.meta.num_rows).any():
-            raise damaged(self.directory / "keys.npy", f"row {int(rows.max()):,} of {self.meta.num_rows:,}")
+            raise damaged(self.array_path("keys"), f"row {int(rows.max()):,} of {self.meta.num_rows:,}")
         return rows.astype(np.int64)
 
 
@@ -150,19 +186,11 @@ def open_index(directory: Path) -> Index | None:
     meta = read_meta(directory)
     if meta is None:
         return None
-    starts = np.zeros(len(meta.shards) + 1, dtype=np.int64)
-    np.cumsum([shard.num_rows for shard in meta.shards], out=starts[1:])
-    return Index(directory, meta, starts)
+    return Index(directory, meta, starts_of([shard.num_rows for shard in meta.shards]))
 
 
-def check_shard(entry: ShardEntry, source: str) -> None:
-    """Refuse a shard that is not what it was: its offsets would read garbage."""
-    for file in entry.files:
-        found = stamp(file.path)
-        if found != file.stamp:
-            raise StoreError(
-                f'{file.path}: changed since source "{source}" was indexed',
-                found=f"{found.size:,} bytes, modification mark {found.mark}",
-                expected=f"{file.size:,} bytes, modification mark {file.mark}",
-                fix="run `playhead prepare` on the recipe again, or restore the file",
-            )
+def starts_of(counts: Sequence[int] | UIntArray) -> IntArray:
+    """The sum of the counts before each, and of all."""
+    starts = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from playhead.errors import NotPreparedError
-from playhead.formats.contract import Fetch, Rows
+from playhead.formats.rows import Fetch, Rows
 from playhead.index.histogram import Histogram
 from playhead.index.layout import Layout, layout_of
-from playhead.index.opened import Index, check_shard, open_index
+from playhead.index.opened import Index, open_index
 from playhead.index.selection import Selection, nothing_left, open_selection
 from playhead.recipe.tree import Leaf
 from playhead.recipe.values import Recipe
-from playhead.store import read_spans
 from playhead.types import Array, IntArray, LengthArray
 
 
@@ -47,13 +46,17 @@ class Table:
         """The row's number before selection."""
         return self.selection.raw_rows(rows)
 
-    def locate(self, rows: IntArray, fetch: Fetch) -> Rows:
-        """Where rows are, in the order given, to be read through `fetch`: what a format's `read` takes."""
+    def locate(self, rows: IntArray, fetch: Fetch | None = None) -> Rows:
+        """Where rows are, in the order given, to be read through `fetch` if one is given: what a reader takes."""
         return self.index.locate(self.raw_rows(rows), fetch)
 
     def place(self, row: int) -> str:
         """Where a row is, for people."""
-        return self.locate(np.array([row], dtype=np.int64), read_spans).place(0)
+        return self.where(row).place(0)
+
+    def where(self, row: int) -> Rows:
+        """A row to be looked at, not read."""
+        return self.locate(np.array([row], dtype=np.int64))
 
     @property
     def shard_bytes(self) -> IntArray:
@@ -81,8 +84,6 @@ def open_table(leaf: Leaf, recipe: Recipe) -> Table:
         raise _not_prepared(layout, _missing(layout))
     if not layout.draws_alike(index.meta):
         raise _not_prepared(layout, "its lengths were measured with random numbers of another `seed`")
-    for shard in index.meta.shards:
-        check_shard(shard, leaf.source.name)
     selection = open_selection(layout, index.meta.num_rows)
     if selection is None:
         raise _not_prepared(layout, "its selection is missing, or older than the recipe")

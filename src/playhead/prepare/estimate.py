@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from playhead.formats.contract import Shard
-from playhead.formats.spec import Spec
+from itertools import chain
+
+from playhead.formats.rows import Shard
+from playhead.formats.schema import Track, bytes_per_row, schema_of, tracks_in
 from playhead.index.layout import Layout
 from playhead.prepare.one import Outcome
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import SourceReport
+from playhead.prepare.stretches import placed_rows
 from playhead.prepare.survey import survey_source
 
 _SELECTION_BYTES = 0.2
@@ -20,14 +23,16 @@ def estimate_source(layout: Layout, options: PrepareOptions) -> Outcome:
         return Outcome(None, tuple(failures))
     up_to_date = survey.up_to_date(layout)
     scanned = [] if up_to_date else survey.to_scan()
-    known = sum(summary.num_rows for summary in survey.parts.values())
+    parts = [part.summary for parts in survey.parts.values() for part in parts]
+    known = sum(summary.num_rows for summary in parts if summary is not None)
     reused = 0
     if survey.old is not None:
-        places = [survey.old_places[entry.files] for entry in survey.entries if entry.files in survey.old_places]
+        places = [survey.old_places[files] for files in survey.files if files in survey.old_places]
         reused = sum(survey.old.meta.shards[place].num_rows for place in places)
-    num_rows, num_tracks = known + reused, 1
+    num_rows = known + reused
+    tracks = survey.old.meta.tracks if survey.old is not None else (Track("file"),)
     if scanned:
-        row_bytes, num_tracks = _row_bytes(layout, survey.shards[scanned[0]], options)
+        row_bytes, tracks = _row_bytes(layout, survey.shards[scanned[0]], options)
         num_rows += round(survey.num_bytes(scanned) / row_bytes)
     return Outcome(
         SourceReport(
@@ -45,7 +50,7 @@ def estimate_source(layout: Layout, options: PrepareOptions) -> Outcome:
             selected_length=0,
             losses=(),
             num_unknown_ids=0,
-            index_bytes=round(num_rows * bytes_per_row(layout.spec, num_tracks)),
+            index_bytes=round(num_rows * (bytes_per_row(schema_of(layout.spec, tracks)) + _SELECTION_BYTES)),
             changed=not up_to_date,
             measured_rows=num_rows - reused if layout.measured else 0,
             damaged=survey.damaged,
@@ -55,15 +60,13 @@ def estimate_source(layout: Layout, options: PrepareOptions) -> Outcome:
     )
 
 
-def bytes_per_row(spec: Spec, num_tracks: int) -> float:
-    """What an index costs for each row, a selection included."""
-    lengths = 4 * ((spec.length is not None) + (spec.output_length is not None) + len(spec.columns))
-    return 8 * num_tracks + lengths + len(spec.matches) + (16 if spec.ids else 0) + _SELECTION_BYTES
-
-
-def _row_bytes(layout: Layout, shard: Shard, options: PrepareOptions) -> tuple[float, int]:
-    """Bytes of all files of a shard to a row, and the number of tracks, by the first chunk that has rows."""
-    for chunk in layout.registered.format.scan(shard, layout.spec.scanned, options.limits):
-        if chunk.num_rows:
-            return max(1.0, sum(chunk.ends.values()) / chunk.num_rows), len(chunk.offsets)
-    return 1.0, 1
+def _row_bytes(layout: Layout, shard: Shard, options: PrepareOptions) -> tuple[float, tuple[Track, ...]]:
+    """The bytes of a row in all files of a shard, and its tracks, by the first chunk that has rows."""
+    chunks = layout.registered.format.scan(shard, layout.spec.scanned, options.files, options.limits)
+    first = next((chunk for chunk in chunks if chunk.num_rows), None)
+    if first is None:
+        return 1.0, ()
+    tracks = tracks_in(first.arrays, [role for role, _ in shard.files])
+    num_rows, places = next(placed_rows(chain([first], chunks), tracks))
+    num_bytes = sum(int((found.ends - found.firsts).sum()) for found in places.values())
+    return max(1.0, num_bytes / num_rows), tracks

@@ -8,7 +8,7 @@ import numpy as np
 
 from playhead.errors import PlayheadError
 from playhead.feed.totals import running_totals
-from playhead.read.faults import candidates
+from playhead.read.substitutes import candidates
 from playhead.recipe.values import Recipe
 from playhead.resolve.open import map_tables, plan_tables
 

@@ -31,7 +31,7 @@ class Measured:
 
 def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, options: PrepareOptions) -> Measured:
     """Measure the rows that neither the old index nor a run before has measured. Failures are gathered, not raised."""
-    meter = length_meter_of(layout, recipe, options.limits.chunk_bytes)
+    meter = length_meter_of(layout, recipe, options.files, options.limits.chunk_bytes)
     run = _Run(layout, meter, contents, old, options)
     run_jobs(run.jobs(), options.engine_to_measure(run.total_rows), run.done)
     pieces = tuple(
@@ -60,8 +60,9 @@ class _Run:
         directory = parts_directory(self._layout)
         for i, raw_row in self._chosen.items():
             piece = self._contents.pieces[i]
-            shard = piece.entry.shard(self._contents.roles)
-            for stretch in cut(chunks_of(piece, self._old), shard, piece.entry.files, raw_row):
+            shape = self._contents.shape
+            shard = piece.entry.shard(shape.roles)
+            for stretch in cut(chunks_of(piece, self._old), shape.tracks, shard, piece.entry.files, raw_row):
                 path = stretch.path(directory, self._meter.generator_key)
                 self.paths[i].append(path)
                 if has_lengths(path, stretch):

@@ -1,27 +1,24 @@
-"""Measuring: rows read, decoded and mapped as a loader would, and how long what comes out is."""
+"""Measuring: samples made as a loader would, and how long each of them is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from playhead.errors import DataError, SampleError
-from playhead.formats.contract import Format, Rows, Sample
+from playhead.formats.rows import Rows, Sample
 from playhead.index.layout import Layout
 from playhead.prepare.stretches import Stretch, batches, write_lengths
-from playhead.read.decode import decoded
-from playhead.read.faults import placed
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import actual_length
-from playhead.read.mapping import Mapper, takes_generator
-from playhead.recipe.imports import resolve_function
-from playhead.recipe.tree import Leaf, map_of
+from playhead.read.mapping import takes_generator
+from playhead.read.samples import SampleMaker, map_function
+from playhead.recipe.tree import Leaf
 from playhead.recipe.units import LARGEST_LENGTH
 from playhead.recipe.values import Recipe
+from playhead.store import Files
 
 _ROWS_AT_ONCE = 256
 _EPOCH = 0
@@ -34,34 +31,38 @@ class LengthMeter:
     `generator_key` is None where the map takes no generator, so that lengths are the same for every seed.
     """
 
-    format: Format
     leaf: Leaf
     recipe: Recipe
+    files: Files
     generator_key: int | None
     batch_bytes: int
 
     def lengths(self, stretch: Stretch) -> list[int]:
         """The length of each row; a sample that has none, or cannot be made, raises with its row and place."""
-        function = _map_function(self.recipe, self.leaf)
-        mapper = None if function is None else Mapper(function)
-        files = stretch.files_to_read()
+        maker = SampleMaker(self.recipe, self.leaf, self.files)
+        fetch = stretch.fetch(self.files)
         found: list[int] = []
         for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):
-            found += self._batch(stretch.rows(low, high, files), stretch.raw_row + low, mapper)
+            found += self._batch(maker, stretch.rows(low, high, fetch), stretch.raw_row + low)
         return found
 
-    def _batch(self, rows: Rows, first: int, mapper: Mapper | None) -> Iterator[int]:
-        source = self.leaf.source
-        for i, raw in enumerate(self.format.read(rows, source.options)):
-            try:
-                yield self._length(raw, first + i, mapper)
-            except (SampleError, DataError) as error:
-                raise placed(error, source.name, f"raw row {first + i:,}", rows.place(i)) from error.__cause__
+    def _batch(self, maker: SampleMaker, rows: Rows, first: int) -> list[int]:
+        raws = maker.raw(rows)
+        generators = (SampleGenerator(self.generator_key or 0, _EPOCH, first + i) for i in range(len(raws)))
+        samples, problem = maker.make(raws, generators)
+        lengths: list[int] = []
+        try:
+            for sample in samples:
+                lengths.append(self._length(sample))  # noqa: PERF401 - how far it came says which sample is wrong
+            if problem is not None:
+                raise problem
+        except (SampleError, DataError) as error:
+            name = f'source "{self.leaf.source.name}", raw row {first + len(lengths):,}'
+            error.at_row(name, rows.place(len(lengths)))
+            raise
+        return lengths
 
-    def _length(self, raw: Sample, raw_row: int, mapper: Mapper | None) -> int:
-        sample = decoded(raw) if self.recipe.decode else raw
-        if mapper is not None:
-            sample = mapper(sample, SampleGenerator(self.generator_key or 0, _EPOCH, raw_row))
+    def _length(self, sample: Sample) -> int:
         length = actual_length(sample, self.recipe, self.leaf)
         if length is None or length > LARGEST_LENGTH:
             assert self.recipe.sequence is not None, "the recipe check requires one"
@@ -69,13 +70,12 @@ class LengthMeter:
         return length
 
 
-def length_meter_of(layout: Layout, recipe: Recipe, batch_bytes: int) -> LengthMeter:
-    """How a source is measured. Its map is looked up here first, so that one that is missing is told once."""
-    function = _map_function(recipe, layout.leaf)
+def length_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: int) -> LengthMeter:
+    """How a source is measured. Its map is looked up here first, so that one that is missing is reported once."""
+    function = map_function(recipe, layout.leaf)
     drawn = function is not None and takes_generator(function)
     alone = msgspec.structs.replace(recipe, sources=[layout.leaf.source], evaluation={})
-    key = layout.generator_key if drawn else None
-    return LengthMeter(layout.registered.format, layout.leaf, alone, key, batch_bytes)
+    return LengthMeter(layout.leaf, alone, files, layout.generator_key if drawn else None, batch_bytes)
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,6 @@ class MeasureJob:
 
     def run(self) -> None:
         write_lengths(self.path, self.meter.lengths(self.stretch))
-
-
-def _map_function(recipe: Recipe, leaf: Leaf) -> Callable[..., Any] | None:
-    named = map_of(recipe, leaf)
-    return None if named is None else resolve_function(*named)
 
 
 def _unmeasurable(sample: Sample, sequence: str, length: int | None) -> SampleError:

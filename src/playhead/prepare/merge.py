@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from playhead.errors import DataError
 from playhead.formats.contract import Chunk
-from playhead.index.build import IndexBuilder
+from playhead.formats.schema import IDS, LENGTHS, ArrayType, schema_of
+from playhead.index.build import IndexBuilder, IndexShape
 from playhead.index.layout import Layout, Meta, ShardEntry
 from playhead.index.opened import Index
-from playhead.prepare.parts import read_part
+from playhead.prepare.parts import Summary, read_part
 from playhead.prepare.stretches import read_lengths
 from playhead.store import fresh_directory, swap_directory
 
@@ -21,38 +24,39 @@ _ROWS_AT_ONCE = 1 << 18
 
 @dataclass(frozen=True)
 class Piece:
-    """A shard of the index to be, and where its rows are: in a part, or in a shard of an older index.
+    """A shard of the index to be, and where its rows are: in parts, or in a shard of an older index.
 
     `lengths` are the files of its measured lengths, in order; None where they are with its rows.
     """
 
     entry: ShardEntry
-    part: Path | None = None
+    parts: tuple[tuple[Path, Summary], ...] = ()
     old_shard: int | None = None
     lengths: tuple[Path, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Contents:
-    """All that an index is made of. Every piece has the same roles and tracks."""
+    """All that an index is made of."""
 
     pieces: tuple[Piece, ...]
-    roles: tuple[str, ...]
-    tracks: tuple[str, ...]
+    shape: IndexShape
     generator_key: int | None = None
 
 
 def merge(layout: Layout, contents: Contents, old: Index | None, memory_bytes: int) -> Meta:
     """Build the index and put it in place of the old one, whole or not at all."""
     directory = fresh_directory(layout.directory.with_name(f"{layout.directory.name}.new"))
-    entries = [piece.entry for piece in contents.pieces]
-    builder = IndexBuilder(directory, layout, entries, (contents.roles, contents.tracks), memory_bytes)
+    builder = IndexBuilder(directory, layout, contents.shape, _sizes(layout, contents, old), memory_bytes)
     try:
         first = 0
         for piece in contents.pieces:
-            chunks = _ids_added(builder, chunks_of(piece, old), first)
-            builder.add_shard(chunks if piece.lengths is None else _with_lengths(chunks, piece.lengths))
-            first += piece.entry.num_rows
+            chunks = chunks_of(piece, old)
+            for chunk in chunks if piece.lengths is None else _with_lengths(chunks, piece.lengths):
+                builder.add(chunk)
+                if IDS in chunk.arrays:
+                    builder.add_ids(chunk.arrays[IDS], np.arange(first, first + chunk.num_rows))
+                first += chunk.num_rows
         if old is not None:
             _move_ids(builder, contents.pieces, old)
         meta = builder.finish(contents.generator_key)
@@ -64,19 +68,52 @@ def merge(layout: Layout, contents: Contents, old: Index | None, memory_bytes: i
 
 def chunks_of(piece: Piece, old: Index | None) -> Iterator[Chunk]:
     """The rows of a shard as they were scanned."""
-    if piece.part is not None:
-        return read_part(piece.part)
-    assert old is not None
-    assert piece.old_shard is not None
-    return _old_chunks(old, piece.old_shard)
+    for path, summary in piece.parts:
+        yield from read_part(path, summary)
+    if piece.old_shard is not None:
+        assert old is not None
+        yield from _old_chunks(old, piece.old_shard)
 
 
-def _ids_added(builder: IndexBuilder, chunks: Iterator[Chunk], first: int) -> Iterator[Chunk]:
-    for chunk in chunks:
-        if chunk.ids is not None:
-            builder.add_ids(chunk.ids, np.arange(first, first + chunk.num_rows))
-        first += chunk.num_rows
-        yield chunk
+def _sizes(layout: Layout, contents: Contents, old: Index | None) -> Counter[str]:
+    """The size of every array of the index to be. What a scan gave must be as many as the schema says."""
+    schema = schema_of(layout.spec, contents.shape.tracks)
+    sizes: Counter[str] = Counter()
+    for piece in contents.pieces:
+        num_rows = piece.entry.num_rows
+        counts = {name: num_rows + (array.per == "bound") for name, array in schema.items() if array.per != "block"}
+        found = dict(counts)
+        if piece.old_shard is not None:
+            assert old is not None
+            low_high = _bounds(old, schema, piece.old_shard)
+            found |= {name: high - low for name, (low, high) in low_high.items() if schema[name].per == "block"}
+        else:
+            scanned: Counter[str] = Counter()
+            for _, summary in piece.parts:
+                scanned.update(summary.sizes)
+            found |= scanned
+        for name, expected in counts.items():
+            if found[name] != expected:
+                raise DataError(
+                    f"{piece.entry.name}: its format gave an array of the wrong size",
+                    found=f"{found[name]:,} entries in {name}",
+                    expected=f"{expected:,} for {num_rows:,} rows",
+                    fix="report it to those who wrote the format; see docs/formats.md on chunks",
+                )
+        sizes.update(found)
+    return sizes
+
+
+def _bounds(old: Index, schema: dict[str, ArrayType], shard: int) -> dict[str, tuple[int, int]]:
+    """Where the entries of a shard are in each array of an index, ids aside."""
+    start, end = int(old.shard_starts[shard]), int(old.shard_starts[shard + 1])
+    bounds = {"row": (start, end), "bound": (start + shard, end + shard + 1)}
+    found = {name: bounds[array.per] for name, array in schema.items() if array.per != "block" and name != IDS}
+    for track in old.meta.tracks:
+        if track.kind == "blocks":
+            low, high = np.searchsorted(old.block_starts(track), [start, end]).tolist()
+            found |= dict.fromkeys(track.arrays, (low, high))
+    return found
 
 
 def _with_lengths(chunks: Iterator[Chunk], paths: Sequence[Path]) -> Iterator[Chunk]:
@@ -85,25 +122,24 @@ def _with_lengths(chunks: Iterator[Chunk], paths: Sequence[Path]) -> Iterator[Ch
     for chunk in chunks:
         while ready.size < chunk.num_rows:
             ready = np.concatenate([ready, next(measured)])
-        yield replace(chunk, lengths=ready[: chunk.num_rows])
+        yield replace(chunk, arrays={**chunk.arrays, LENGTHS: ready[: chunk.num_rows]})
         ready = ready[chunk.num_rows :]
 
 
 def _old_chunks(old: Index, shard: int) -> Iterator[Chunk]:
     """The rows of a shard as an older index has them, ids aside: those are sorted among all others."""
-    spec = old.meta.spec
-    columns = {name: old.column(name) for name in (*spec.columns, *(match.column for match in spec.matches))}
-    start, end = int(old.shard_starts[shard]), int(old.shard_starts[shard + 1])
-    for low in range(start, end, _ROWS_AT_ONCE):
-        high = min(low + _ROWS_AT_ONCE, end)
-        yield Chunk(
-            high - low,
-            {track: offsets[low + shard : high + shard] for track, offsets in old.offsets.items()},
-            {track: int(offsets[high + shard]) for track, offsets in old.offsets.items()},
-            None if old.lengths is None else old.lengths[low:high],
-            None if old.outputs is None else old.outputs[low:high],
-            {name: column[low:high] for name, column in columns.items()},
-        )
+    schema = schema_of(old.meta.spec, old.meta.tracks)
+    bounds = _bounds(old, schema, shard)
+    num_rows = int(old.shard_starts[shard + 1] - old.shard_starts[shard])
+    whole = any(array.per == "block" for array in schema.values())  # a chunk has whole blocks
+    step = num_rows if whole else _ROWS_AT_ONCE
+    for low in range(0, num_rows, step):
+        high = min(low + step, num_rows)
+        arrays = {}
+        for name, (first, end) in bounds.items():
+            last = end if high == num_rows else first + high  # the sentinel comes with the last rows
+            arrays[name] = old.arrays[name][first + low : last]
+        yield Chunk(high - low, arrays)
 
 
 def _move_ids(builder: IndexBuilder, pieces: Sequence[Piece], old: Index) -> None:
@@ -114,7 +150,7 @@ def _move_ids(builder: IndexBuilder, pieces: Sequence[Piece], old: Index) -> Non
     moved = np.full(len(old.meta.shards), -1, dtype=np.int64)
     first = 0
     for piece in pieces:
-        if piece.part is None:
+        if piece.old_shard is not None:
             moved[piece.old_shard] = first
         first += piece.entry.num_rows
     for low in range(0, len(keys), _ROWS_AT_ONCE):

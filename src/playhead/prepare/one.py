@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
-from playhead.index.layout import Layout
+from playhead.formats.schema import Track
+from playhead.index.build import IndexShape
+from playhead.index.layout import Layout, ShardEntry
 from playhead.index.opened import Index, open_index
 from playhead.index.selection import (
     Selection,
@@ -25,11 +27,11 @@ from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measure import measure
 from playhead.prepare.merge import Contents, Piece, merge
 from playhead.prepare.options import PrepareOptions
-from playhead.prepare.parts import Summary, part_path
+from playhead.prepare.parts import ScanJob, Summary, without_rows
 from playhead.prepare.report import Progress, SourceReport
+from playhead.prepare.sidecars import write_sidecars
 from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
 from playhead.prepare.verify import verify_rows
-from playhead.prepare.work import ScanJob, write_sidecars
 from playhead.recipe.values import Recipe
 from playhead.store import writing_to
 
@@ -135,42 +137,57 @@ def _sweep_up(layout: Layout) -> None:
 
 
 def _scan(layout: Layout, survey: Survey, chosen: list[int], options: PrepareOptions) -> list[Failure]:
-    source = layout.leaf.source.name
     directory = parts_directory(layout)
     with writing_to(directory):
         if options.force:
             shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True)
-    numbers = {survey.shards[i].name: i for i in chosen}
-    failures: list[Failure] = []
-    total_bytes = survey.num_bytes(chosen)
-    done_bytes = done_shards = 0
+    run = _ScanRun(layout, survey, chosen, options)
+    jobs = list(run.jobs())
+    run_jobs(jobs, options.engine_for(len(jobs), run.total_bytes), run.done)
+    return run.failures
 
-    def done(job: ScanJob, outcome: Summary | PlayheadError) -> None:
-        nonlocal done_bytes, done_shards
-        number = numbers[job.shard.name]
-        done_bytes += survey.num_bytes([number])
-        done_shards += 1
+
+class _ScanRun:
+    """The scanning of some shards, under way."""
+
+    def __init__(self, layout: Layout, survey: Survey, chosen: list[int], options: PrepareOptions) -> None:
+        self._layout, self._survey, self._chosen, self._options = layout, survey, chosen, options
+        self._places: dict[Path, tuple[int, int]] = {}
+        self.failures: list[Failure] = []
+        self.total_bytes = survey.num_bytes(chosen)
+        self._done_bytes = self._done_shards = 0
+
+    def jobs(self) -> Iterator[ScanJob]:
+        layout, options = self._layout, self._options
+        for i in self._chosen:
+            for k, part in enumerate(self._survey.parts[i]):
+                if part.summary is None:
+                    self._places[part.path] = i, k
+                    how = (layout.spec.scanned, options.files, options.limits, part.path)
+                    yield ScanJob(layout.registered.format, self._survey.shards[i], part.section, *how)
+
+    def done(self, job: ScanJob, outcome: Summary | PlayheadError) -> None:
+        source = self._layout.leaf.source.name
+        i, k = self._places[job.path]
+        self._done_bytes += self._survey.num_bytes([i]) if job.section is None else job.section.end - job.section.first
         if isinstance(outcome, PlayheadError):
-            failures.append(Failure(source, job.shard.name, str(outcome)))
+            self.failures.append(Failure(source, job.shard.name, str(outcome)))
             return
-        expect_file(part_path(directory, outcome.entry))
-        survey.parts[number] = outcome
-        if options.progress is not None:
-            progress = (job.shard.name, outcome.num_rows, done_shards, len(chosen), done_bytes, total_bytes)
-            options.progress(Progress(source, *progress))
-
-    spec = layout.spec.scanned
-    jobs = [ScanJob(layout.registered.format, survey.shards[i], spec, options.limits, directory) for i in chosen]
-    run_jobs(jobs, options.engine_for(len(jobs), total_bytes), done)
-    return failures
+        expect_file(job.path)
+        parts = self._survey.parts[i]
+        parts[k] = parts[k]._replace(summary=outcome)
+        self._done_shards += all(part.summary is not None for part in parts)
+        if self._options.progress is not None:
+            counts = (outcome.num_rows, self._done_shards, len(self._chosen), self._done_bytes, self.total_bytes)
+            self._options.progress(Progress(source, job.shard.name, *counts))
 
 
 def _sidecars(layout: Layout, survey: Survey, options: PrepareOptions, failures: list[Failure]) -> int:
     """Write the sidecars that are missing; returns how many."""
     format_ = layout.registered.format
     written = [
-        attempt(layout, shard, lambda shard: write_sidecars(format_, shard, options.limits), failures)
+        attempt(layout, shard, lambda shard: write_sidecars(format_, shard, options.files, options.limits), failures)
         for shard in survey.shards
     ]
     return sum(count or 0 for count in written)
@@ -190,27 +207,44 @@ def _build(layout: Layout, recipe: Recipe, survey: Survey, options: PrepareOptio
 
 
 def _contents(layout: Layout, survey: Survey) -> Contents:
-    directory = parts_directory(layout)
     pieces = []
-    shapes = set()
-    for i, entry in enumerate(survey.entries):
+    shapes: set[tuple[tuple[str, ...], tuple[Track, ...]]] = set()
+    for i, files in enumerate(survey.files):
         if i in survey.parts:
-            summary = survey.parts[i]
-            shapes.add((summary.roles, summary.tracks))
-            # The scan may have met a newer file than the survey did; the part says which.
-            pieces.append(Piece(summary.entry, part=part_path(directory, summary.entry)))
+            summaries = [(part.path, part.summary) for part in survey.parts[i] if part.summary is not None]
+            # The scan may have met a newer file than the survey did; the parts say which.
+            pieces.append(Piece(_scanned(survey.shards[i].name, summaries), tuple(summaries)))
+            shapes.update((summary.roles, summary.tracks) for _, summary in summaries if summary.num_rows)
         else:
             assert survey.old is not None
-            place = survey.old_places[entry.files]
+            place = survey.old_places[files]
             shapes.add((survey.old.meta.roles, survey.old.meta.tracks))
             pieces.append(Piece(survey.old.meta.shards[place], old_shard=place))
     if len(shapes) != 1:
         raise DataError(
             f'{layout.leaf.path} "{layout.leaf.source.name}": its shards are not alike',
-            found="; ".join(f"files {', '.join(roles)}, tracks {', '.join(tracks)}" for roles, tracks in shapes),
+            found="; ".join(_shape(*shape) for shape in sorted(shapes, key=str)),
             expected="the same kinds of files in every shard",
         )
-    return Contents(tuple(pieces), *shapes.pop())
+    entries = tuple(piece.entry for piece in pieces)
+    return Contents(tuple(pieces), IndexShape(entries, *shapes.pop()))
+
+
+def _scanned(name: str, parts: list[tuple[Path, Summary]]) -> ShardEntry:
+    """A shard as its parts found it: whole, with rows, and the same file in every part."""
+    files = {summary.files for _, summary in parts}
+    num_rows = sum(summary.num_rows for _, summary in parts)
+    if len(files) != 1:
+        raise DataError(f"{name}: changed while it was scanned", fix="run it again when it is complete")
+    found = files.pop()
+    if num_rows == 0:
+        raise without_rows(name, found)
+    return ShardEntry(found, num_rows, sum(summary.num_skipped for _, summary in parts))
+
+
+def _shape(roles: tuple[str, ...], tracks: tuple[Track, ...]) -> str:
+    named = (f"{track.name} ({track.kind})" for track in tracks)
+    return f"files {', '.join(roles)}, tracks {', '.join(named)}"
 
 
 def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMeta, done: _Done) -> SourceReport:

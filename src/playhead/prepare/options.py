@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from playhead.formats.contract import ScanLimits
 from playhead.jobs import Engine, Local
 from playhead.prepare.report import Event
+from playhead.store import Files
 
 _CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with room to spare
 _LARGEST_CHUNK = 1 << 19  # beyond the processor's cache, larger is slower
@@ -21,6 +22,7 @@ class PrepareOptions:
 
     workers: int
     memory_bytes: int
+    files: Files
     indexes_root: str | None = None
     force: bool = False
     sidecars: bool = False

@@ -1,12 +1,15 @@
-"""A scanned shard as one file, kept until the whole index is in place: what a killed `prepare` need not do again.
+"""A scanned shard, or a section of a large one, as plain arrays in `.npz` files: what a killed `prepare` keeps.
 
-Frames, each 8 bytes of size and a msgpack map; the last one is the summary, its size repeated at the very end.
+The last file has the summary too, and is written last: where it is, the part is whole. A part that is too large for one
+file has others before it, numbered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -14,121 +17,149 @@ from msgspec import Struct
 
 from playhead.errors import DataError
 from playhead.fingerprint import digest
-from playhead.formats.contract import Chunk, Format, ScanLimits, Shard
+from playhead.formats.contract import Chunk, Divisible, Format, ScanLimits, Section
+from playhead.formats.rows import Shard
+from playhead.formats.schema import Track, schema_of, tracks_in
 from playhead.formats.spec import Spec
-from playhead.index.layout import FileEntry, ShardEntry, entry_of
-from playhead.store import File, open_file, replacing
+from playhead.index.layout import FileEntry, files_now
+from playhead.store import Files, replacing
 from playhead.types import Array
 
-_SIZE_BYTES = 8
-
-
-class _Frame(Struct):
-    num_rows: int
-    offsets: dict[str, bytes]
-    ends: dict[str, int]
-    lengths: bytes | None
-    outputs: bytes | None
-    columns: dict[str, tuple[str, bytes]]
-    ids: bytes | None
+_MOST_BYTES = 32 << 20  # of arrays in one file
+_NUM_ROWS, _SUMMARY = "num_rows", "summary"
 
 
 class Summary(Struct, frozen=True):
-    """What is known of a shard once it is scanned."""
+    """What is known of a part once it is scanned; `sizes` are those of its arrays."""
 
     files: tuple[FileEntry, ...]
     roles: tuple[str, ...]
-    tracks: tuple[str, ...]
+    tracks: tuple[Track, ...]
     num_rows: int
-    num_skipped: int = 0
+    num_skipped: int
+    sizes: dict[str, int]
+    num_files: int
+
+
+@dataclass(frozen=True)
+class ScanJob:
+    """A shard, or a section of one, to scan into a part."""
+
+    format: Format
+    shard: Shard
+    section: Section | None
+    spec: Spec
+    files: Files
+    limits: ScanLimits
+    path: Path
 
     @property
-    def entry(self) -> ShardEntry:
-        return ShardEntry(self.files, self.num_rows, self.num_skipped)
+    def name(self) -> str:
+        return self.shard.name if self.section is None else f"{self.shard.name}, from byte {self.section.first:,}"
+
+    def run(self) -> Summary:
+        """A shard that changes under the scan is refused."""
+        before = files_now(self.shard, self.files)
+        writer = _PartWriter(self)
+        for chunk in self._chunks():
+            writer.add(chunk)
+        if files_now(self.shard, self.files) != before:
+            raise DataError(f"{self.shard.name}: changed while it was scanned", fix="run it again when it is complete")
+        if self.section is None and writer.num_rows == 0:
+            raise without_rows(self.shard.name, before)
+        return writer.finish(before)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        if self.section is None:
+            return self.format.scan(self.shard, self.spec, self.files, self.limits)
+        assert isinstance(self.format, Divisible)
+        return self.format.scan_section(self.shard, self.section, self.spec, self.files, self.limits)
 
 
-def part_path(directory: Path, entry: ShardEntry) -> Path:
+def without_rows(name: str, files: tuple[FileEntry, ...]) -> DataError:
+    return DataError(
+        f"{name}: has no rows",
+        found=f"{files[0].size:,} bytes, not one sample in them",
+        expected="at least one sample",
+        fix="restore the file, or take it out of the recipe's path",
+    )
+
+
+def part_path(directory: Path, files: tuple[FileEntry, ...], section: Section | None) -> Path:
     """A part is found again by the files it was made from."""
-    return directory / f"{digest(entry.files)}.part"
+    return directory / f"{digest([files, section])}.npz"
 
 
-def write_part(format: Format, shard: Shard, spec: Spec, limits: ScanLimits, directory: Path) -> Summary:  # noqa: A002
-    """Scan a shard into its part file. A shard that changes under the scan is refused."""
-    before = entry_of(shard, 0)
-    num_rows = num_skipped = 0
-    tracks: tuple[str, ...] = ()
-    with replacing(part_path(directory, before)) as file:
-        for chunk in format.scan(shard, spec, limits):
-            num_rows += chunk.num_rows
-            num_skipped += chunk.num_skipped
-            tracks = tuple(chunk.offsets)
-            packed = msgspec.msgpack.encode(_frame(chunk))
-            file.write(len(packed).to_bytes(_SIZE_BYTES, "little") + packed)
-        if num_rows == 0:
-            raise DataError(
-                f"{shard.name}: has no rows",
-                found=f"{before.files[0].size:,} bytes, not one sample in them",
-                expected="at least one sample",
-                fix="restore the file, or take it out of the recipe's path",
-            )
-        if entry_of(shard, 0) != before:
-            raise DataError(f"{shard.name}: changed while it was scanned", fix="run it again when it is complete")
-        summary = Summary(before.files, tuple(role for role, _ in shard.files), tracks, num_rows, num_skipped)
-        packed = msgspec.msgpack.encode(summary)
-        size = len(packed).to_bytes(_SIZE_BYTES, "little")
-        file.write(size + packed + size)
-    return summary
+class _PartWriter:
+    """Gathers chunks, and writes a file whenever enough have come."""
+
+    def __init__(self, job: ScanJob) -> None:
+        self._job = job
+        self._roles = tuple(role for role, _ in job.shard.files)
+        self._tracks: tuple[Track, ...] = ()
+        self._chunks: list[Chunk] = []
+        self.num_rows = 0
+        self._num_bytes = self._num_files = self._num_skipped = 0
+        self._sizes: dict[str, int] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        if not self._sizes:
+            self._tracks = tracks_in(chunk.arrays, self._roles)
+            self._sizes = dict.fromkeys(schema_of(self._job.spec, self._tracks), 0)
+        if chunk.arrays.keys() != self._sizes.keys():
+            raise self._other_arrays(chunk)
+        for name, values in chunk.arrays.items():
+            self._sizes[name] += len(values)
+            self._num_bytes += values.nbytes
+        self.num_rows += chunk.num_rows
+        self._num_skipped += chunk.num_skipped
+        self._chunks.append(chunk)
+        if self._num_bytes > _MOST_BYTES:
+            self._write(_numbered(self._job.path, self._num_files), {})
+            self._num_files += 1
+
+    def finish(self, files: tuple[FileEntry, ...]) -> Summary:
+        counts = (self.num_rows, self._num_skipped, self._sizes, self._num_files + 1)
+        summary = Summary(files, self._roles, self._tracks, *counts)
+        self._write(self._job.path, {_SUMMARY: np.frombuffer(msgspec.json.encode(summary), dtype=np.uint8)})
+        return summary
+
+    def _write(self, path: Path, more: dict[str, Array]) -> None:
+        names = self._sizes if self._chunks else ()
+        arrays: dict[str, Array] = {name: np.concatenate([c.arrays[name] for c in self._chunks]) for name in names}
+        arrays[_NUM_ROWS] = np.array(sum(chunk.num_rows for chunk in self._chunks))
+        with replacing(path) as file:
+            np.savez(file, **(arrays | more))  # type: ignore[arg-type]
+        self._chunks, self._num_bytes = [], 0
+
+    def _other_arrays(self, chunk: Chunk) -> DataError:
+        return DataError(
+            f"{self._job.shard.name}: its format gave other arrays than were asked for",
+            found=", ".join(sorted(chunk.arrays)) or "none",
+            expected=", ".join(sorted(self._sizes)) or "none",
+            fix="report it to those who wrote the format; see docs/formats.md on chunks",
+        )
 
 
 def read_summary(path: Path) -> Summary | None:
     """The summary of a part; None where there is no whole part."""
     if not path.is_file():
         return None
-    with open_file(str(path)) as file:
-        size = int.from_bytes(file.read(file.size - _SIZE_BYTES, _SIZE_BYTES), "little") if file.size > 16 else 0
-        packed = file.read(file.size - _SIZE_BYTES - size, size) if 0 < size < file.size else b""
     try:
-        return msgspec.msgpack.decode(packed, type=Summary)
-    except msgspec.DecodeError:
+        with np.load(path, allow_pickle=False) as arrays:
+            return msgspec.json.decode(arrays[_SUMMARY].tobytes(), type=Summary)
+    except (OSError, ValueError, KeyError, BadZipFile, msgspec.DecodeError):
         return None
 
 
-def read_part(path: Path) -> Iterator[Chunk]:
+def read_part(path: Path, summary: Summary) -> Iterator[Chunk]:
     """The chunks of a part, one at a time."""
-    with open_file(str(path)) as file:
-        for frame in _frames(file):
-            yield Chunk(
-                frame.num_rows,
-                {track: np.frombuffer(raw, dtype="<u8") for track, raw in frame.offsets.items()},
-                frame.ends,
-                None if frame.lengths is None else np.frombuffer(frame.lengths, dtype="<u4"),
-                None if frame.outputs is None else np.frombuffer(frame.outputs, dtype="<u4"),
-                {name: np.frombuffer(raw, dtype=kind) for name, (kind, raw) in frame.columns.items()},
-                None if frame.ids is None else np.frombuffer(frame.ids, dtype="<u8"),
-            )
+    for number in range(summary.num_files):
+        last = number == summary.num_files - 1
+        with np.load(path if last else _numbered(path, number), allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in summary.sizes if name in arrays}
+            yield Chunk(int(arrays[_NUM_ROWS]), found)
 
 
-def _frames(file: File) -> Iterator[_Frame]:
-    position = 0
-    while True:
-        size = int.from_bytes(file.read(position, _SIZE_BYTES), "little")
-        if position + size + 2 * _SIZE_BYTES >= file.size:
-            return
-        yield msgspec.msgpack.decode(file.read(position + _SIZE_BYTES, size), type=_Frame)
-        position += _SIZE_BYTES + size
-
-
-def _frame(chunk: Chunk) -> _Frame:
-    return _Frame(
-        chunk.num_rows,
-        {track: _raw(offsets, "<u8") for track, offsets in chunk.offsets.items()},
-        dict(chunk.ends),
-        None if chunk.lengths is None else _raw(chunk.lengths, "<u4"),
-        None if chunk.outputs is None else _raw(chunk.outputs, "<u4"),
-        {name: (column.dtype.str, column.tobytes()) for name, column in chunk.columns.items()},
-        None if chunk.ids is None else _raw(chunk.ids, "<u8"),
-    )
-
-
-def _raw(values: Array, kind: str) -> bytes:
-    return values.astype(kind, copy=False).tobytes()
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}-{number}.npz")

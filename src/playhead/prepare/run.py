@@ -17,6 +17,7 @@ from playhead.prepare.report import Compiling, Event, PrepareReport
 from playhead.recipe.tree import Leaf, branches, leaves
 from playhead.recipe.values import Recipe
 from playhead.resolve.shard_ranges import shard_ranges
+from playhead.store import Files, all_files
 
 _LEAST_MEMORY_MB = 8
 
@@ -34,6 +35,7 @@ def prepare(
     measure: bool = False,
     verify: bool = False,
     engine: Engine | None = None,
+    files: Files | None = None,
 ) -> PrepareReport:
     """Index and select every source; what is up to date is left alone.
 
@@ -43,7 +45,8 @@ def prepare(
 
     A failure does not stop other shards and sources: all are listed in the PrepareError at the end, and what was
     finished is kept. `processes` forces or forbids worker processes; by default small jobs do without. An `engine` does
-    all jobs in their place, on workers of its own; it is closed at the end.
+    all jobs in their place, on workers of its own; it is closed at the end. `files` is
+    storage to use in place of the usual.
     """
     refuse_in_bootstrap()
     if engine is not None and (workers is not None or processes is not None):
@@ -56,6 +59,7 @@ def prepare(
     options = PrepareOptions(
         workers=default_workers() if workers is None else max(1, workers),
         memory_bytes=memory_mb << 20,
+        files=all_files() if files is None else files,
         indexes_root=recipe.indexes_root,
         force=force,
         sidecars=sidecars,
@@ -99,9 +103,8 @@ def _check_parts(recipe: Recipe) -> None:
 
 
 def _failed(failures: tuple[Failure, ...]) -> PrepareError:
-    things = "1 thing" if len(failures) == 1 else f"{len(failures):,} things"
     return PrepareError(
-        f"preparing could not finish: {things} failed",
+        f"preparing could not finish: {len(failures):,} {'problem' if len(failures) == 1 else 'problems'}",
         fix="fix these and run it again; what was finished is kept",
         failures=failures,
     )

@@ -1,4 +1,4 @@
-"""Stretches: the rows of a shard in pieces that are measured on their own, so that one large file is work for many.
+"""Stretches: the rows of a shard in pieces that are read on their own, so that one large file is work for many.
 
 The lengths of a stretch are kept as a file of uint32 beside the parts until the index is in place, which is what a
 killed run need not do again.
@@ -13,48 +13,42 @@ from pathlib import Path
 import numpy as np
 
 from playhead.fingerprint import digest
-from playhead.formats.contract import Chunk, Rows, Shard
+from playhead.formats.contract import Chunk
+from playhead.formats.rows import Fetch, Places, Rows, Shard
+from playhead.formats.schema import Track
 from playhead.index.layout import FileEntry
-from playhead.store import OpenFiles, Spans, open_file, replacing
-from playhead.types import IntArray, LengthArray, UIntArray
+from playhead.store import Files, replacing
+from playhead.types import IntArray, LengthArray
 
 MOST_ROWS = 1 << 12
 MOST_BYTES = 1 << 25
-Bounds = dict[str, UIntArray]
 
 _LENGTH = np.dtype("<u4")
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows of a shard, the first of them its row `number` and the source's raw row `raw_row`.
-
-    `bounds` holds the first byte of each row in each track, and one more: where the last row ends.
-    """
+    """Rows of a shard, the first of them its row `number` and the source's raw row `raw_row`."""
 
     shard: Shard
     files: tuple[FileEntry, ...]
     number: int
     raw_row: int
     num_rows: int
-    bounds: Bounds
+    places: dict[str, Places]
 
     @property
     def name(self) -> str:
         return f"{self.shard.name}, rows {self.number:,} to {self.number + self.num_rows - 1:,}"
 
-    def files_to_read(self) -> OpenFiles:
+    def fetch(self, files: Files) -> Fetch:
         """The shard's files, refused if they are no longer those that were scanned."""
-        return OpenFiles({file.path: file.stamp for file in self.files}.get)
+        return Fetch(files, {file.path: file.stamp for file in self.files})
 
-    def rows(self, low: int, high: int, files: OpenFiles) -> Rows:
+    def rows(self, low: int, high: int, fetch: Fetch) -> Rows:
         """Some of its rows, counted from its first, as a format reads them."""
-        spans = {
-            track: Spans(bounds[low:high].tolist(), bounds[low + 1 : high + 1].tolist())
-            for track, bounds in self.bounds.items()
-        }
-        numbers = np.arange(self.number + low, self.number + high)
-        return Rows([self.shard] * (high - low), numbers, spans, files)
+        places = {track: found[low:high] for track, found in self.places.items()}
+        return Rows([self.shard] * (high - low), np.arange(self.number + low, self.number + high), places, fetch)
 
     def path(self, directory: Path, generator_key: int | None) -> Path:
         """Lengths are found again by the rows they are of and, if made with random numbers, by what these depend on."""
@@ -62,38 +56,68 @@ class Stretch:
         return directory / f"{digest([self.files, self.number, self.num_rows, drawn])}.lengths"
 
 
-def cut(chunks: Iterable[Chunk], shard: Shard, files: tuple[FileEntry, ...], raw_row: int) -> Iterator[Stretch]:
+def cut(
+    chunks: Iterable[Chunk], tracks: tuple[Track, ...], shard: Shard, files: tuple[FileEntry, ...], raw_row: int
+) -> Iterator[Stretch]:
     """The stretches of a shard whose first row is a raw row. Law: how rows were cut into chunks does not matter."""
     number = 0
-    for count, bounds in _pieces(chunks):
-        yield Stretch(shard, files, number, raw_row + number, count, bounds)
+    for count, places in _pieces(chunks, tracks):
+        yield Stretch(shard, files, number, raw_row + number, count, places)
         number += count
 
 
-def _pieces(chunks: Iterable[Chunk]) -> Iterator[tuple[int, Bounds]]:
-    """Rows by number and bounds. A row's end is the start of the next, so one row at least waits until the last."""
-    waiting = 0
-    bounds: Bounds = {}
-    ends: dict[str, int] = {}
+def placed_rows(chunks: Iterable[Chunk], tracks: tuple[Track, ...]) -> Iterator[tuple[int, dict[str, Places]]]:
+    """Rows, by number and place in each track; those of a chunk wait for the next, which says where the last ends."""
+    waiting: Chunk | None = None
     for chunk in chunks:
-        waiting, ends = waiting + chunk.num_rows, dict(chunk.ends)
-        bounds = {
-            track: np.concatenate([bounds[track], offsets]) if track in bounds else np.asarray(offsets)
-            for track, offsets in chunk.offsets.items()
-        }
-        while (count := _full(bounds, waiting - 1)) is not None:
-            yield count, {track: offsets[: count + 1] for track, offsets in bounds.items()}
-            waiting, bounds = waiting - count, {track: offsets[count:] for track, offsets in bounds.items()}
-    bounds = {track: np.append(offsets, np.uint64(ends[track])) for track, offsets in bounds.items()}
-    while waiting:
-        count = _full(bounds, waiting) or waiting
-        yield count, {track: offsets[: count + 1] for track, offsets in bounds.items()}
-        waiting, bounds = waiting - count, {track: offsets[count:] for track, offsets in bounds.items()}
+        if not chunk.num_rows and not any(len(array) for array in chunk.arrays.values()):
+            continue
+        if waiting is not None and waiting.num_rows:
+            yield waiting.num_rows, {track.name: _places(track, waiting, chunk) for track in tracks}
+        waiting = chunk
+    if waiting is not None and waiting.num_rows:
+        yield waiting.num_rows, {track.name: _places(track, waiting, None) for track in tracks}
+
+
+def _places(track: Track, chunk: Chunk, following: Chunk | None) -> Places:
+    arrays = chunk.arrays
+    if track.kind == "spans":
+        return Places(arrays[track.array("firsts")], arrays[track.array("ends")])
+    if track.kind == "blocks":
+        counts = arrays[track.array("block_rows")].astype(np.int64)
+        firsts = np.repeat(arrays[track.array("block_firsts")], counts)
+        ends = np.repeat(arrays[track.array("block_ends")], counts)
+        starts = np.repeat(np.cumsum(counts) - counts, counts)
+        return Places(firsts, ends, np.arange(chunk.num_rows) - starts)
+    offsets = arrays[track.array("offsets")]
+    if len(offsets) == chunk.num_rows:
+        assert following is not None, "the last offsets of a shard have a sentinel"
+        offsets = np.append(offsets, following.arrays[track.array("offsets")][0])
+    return Places(offsets[:-1], offsets[1:])
+
+
+def _pieces(chunks: Iterable[Chunk], tracks: tuple[Track, ...]) -> Iterator[tuple[int, dict[str, Places]]]:
+    waiting, places = 0, dict[str, Places]()
+    for num_rows, more in placed_rows(chunks, tracks):
+        places = {track: _joined(places[track], found) if waiting else found for track, found in more.items()}
+        waiting += num_rows
+        while (count := _full(places, waiting)) is not None:
+            yield count, {track: found[:count] for track, found in places.items()}
+            waiting, places = waiting - count, {track: found[count:] for track, found in places.items()}
+    if waiting:
+        yield waiting, places
+
+
+def _joined(places: Places, more: Places) -> Places:
+    numbers = None
+    if places.numbers is not None and more.numbers is not None:
+        numbers = np.concatenate([places.numbers, more.numbers])
+    return Places(np.concatenate([places.firsts, more.firsts]), np.concatenate([places.ends, more.ends]), numbers)
 
 
 def batches(stretch: Stretch, num_bytes: int, num_rows: int) -> Iterator[tuple[int, int]]:
     """The rows of a stretch, counted from its first, in batches to be read at once: one row at least."""
-    sizes = _sizes(stretch.bounds, stretch.num_rows)
+    sizes = _sizes(stretch.places, stretch.num_rows)
     low = 0
     while low < stretch.num_rows:
         fitting = int(np.searchsorted(sizes, sizes[low] + num_bytes, side="right")) - 1
@@ -112,24 +136,27 @@ def has_lengths(path: Path, stretch: Stretch) -> bool:
 
 
 def read_lengths(path: Path) -> LengthArray:
-    with open_file(str(path)) as file:
-        return np.frombuffer(file.read(0, file.size), dtype=_LENGTH)
+    return np.fromfile(path, dtype=_LENGTH)
 
 
-def _full(bounds: Bounds, known: int) -> int | None:
-    """How many rows make a stretch, of those whose ends are known; None if there may be room for more."""
-    seen = min(known, MOST_ROWS)
+def _full(places: dict[str, Places], waiting: int) -> int | None:
+    """How many rows make a stretch; None if there may be room for more."""
+    seen = min(waiting, MOST_ROWS + 1)
     if seen < 1:
         return None
-    sizes = _sizes({track: offsets[: seen + 1] for track, offsets in bounds.items()}, seen)
-    if seen < MOST_ROWS and sizes[-1] <= MOST_BYTES:
+    sizes = _sizes({track: found[:seen] for track, found in places.items()}, seen)
+    if seen <= MOST_ROWS and sizes[-1] <= MOST_BYTES:
         return None
-    return max(1, int(np.searchsorted(sizes, MOST_BYTES, side="right")) - 1)
+    fitting = int(np.searchsorted(sizes, MOST_BYTES, side="right")) - 1
+    return max(1, min(fitting, MOST_ROWS))
 
 
-def _sizes(bounds: Bounds, num_rows: int) -> IntArray:
-    """The bytes in all tracks before each row, and before the end; without a track, none."""
+def _sizes(places: dict[str, Places], num_rows: int) -> IntArray:
+    """The bytes in all tracks before each row, and before the end; those of a block count with its first row."""
     sizes = np.zeros(num_rows + 1, dtype=np.int64)
-    for offsets in bounds.values():
-        sizes += (offsets[: num_rows + 1] - offsets[0]).astype(np.int64)
+    for found in places.values():
+        each = (found.ends - found.firsts).astype(np.int64)
+        if found.numbers is not None:
+            each[found.numbers > 0] = 0
+        sizes[1:] += np.cumsum(each)
     return sizes

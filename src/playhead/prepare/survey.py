@@ -5,87 +5,101 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from playhead.errors import Failure, NotPreparedError, PlayheadError, RecipeError
-from playhead.formats.contract import Shard
+from playhead.errors import Failure, NotPreparedError, PlayheadError
+from playhead.formats.contract import Divisible, Section
+from playhead.formats.rows import Shard
 from playhead.index.integrity import damaged_arrays
-from playhead.index.layout import Layout, ShardEntry, entry_of
+from playhead.index.layout import FileEntry, Layout, files_now
 from playhead.index.opened import Index, open_index
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.parts import Summary, part_path, read_summary
-from playhead.store import is_url
 
 R = TypeVar("R")
 
 
+class Part(NamedTuple):
+    """A shard, or a section of one, that is or will be scanned into a file of arrays."""
+
+    section: Section | None
+    path: Path
+    summary: Summary | None
+
+
 @dataclass(frozen=True)
 class Survey:
-    """The shards of a source as they are, and what need not be scanned again.
+    """The shards of a source with their files as they are, and what need not be scanned again.
 
-    `damaged` are the arrays of the index in place that are not what was written: it is not used.
+    `parts` are those of the shards that the old index does not have. `damaged` are the arrays of the index in place
+    that are not what was written: it is not used.
     """
 
     shards: tuple[Shard, ...]
-    entries: tuple[ShardEntry, ...]
+    files: tuple[tuple[FileEntry, ...], ...]
     old: Index | None
-    old_places: dict[tuple[object, ...], int]
+    old_places: dict[tuple[FileEntry, ...], int]
     damaged: tuple[str, ...] = ()
-    parts: dict[int, Summary] = field(default_factory=dict)
+    parts: dict[int, list[Part]] = field(default_factory=dict)
 
     def up_to_date(self, layout: Layout) -> bool:
         if self.old is None or self.old.directory != layout.directory or not layout.draws_alike(self.old.meta):
             return False
-        return [entry.files for entry in self.entries] == [entry.files for entry in self.old.meta.shards]
+        return [entry.files for entry in self.old.meta.shards] == list(self.files)
+
+    def unknown(self) -> list[int]:
+        """The shards that the old index does not have."""
+        return [i for i, files in enumerate(self.files) if files not in self.old_places]
 
     def to_scan(self) -> list[int]:
-        """The shards that neither the old index nor a finished part has."""
-        known = self.old_places
-        return [i for i, entry in enumerate(self.entries) if entry.files not in known and i not in self.parts]
+        """The shards of which something must be scanned."""
+        return [i for i, parts in self.parts.items() if any(part.summary is None for part in parts)]
 
     def num_bytes(self, chosen: Sequence[int] | None = None) -> int:
-        numbers = range(len(self.entries)) if chosen is None else chosen
-        return sum(file.size for i in numbers for file in self.entries[i].files)
+        numbers = range(len(self.files)) if chosen is None else chosen
+        return sum(file.size for i in numbers for file in self.files[i])
 
 
 def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list[Failure]]:
     """Look at what is there, writing nothing. Every shard that cannot be looked at is a failure."""
-    _refuse_urls(layout)
-    shards = layout.registered.format.discover(layout.leaf.source)
     failures: list[Failure] = []
-    looked = [(shard, attempt(layout, shard, lambda shard: entry_of(shard, 0), failures)) for shard in shards]
-    found = [shard for shard, entry in looked if entry is not None]
-    entries = [entry for _, entry in looked if entry is not None]
-    if options.force:
-        return Survey(tuple(found), tuple(entries), None, {}), failures
-    survey = _with_index(layout, tuple(found), tuple(entries), everything=options.verify)
-    if survey.old is not None and not survey.up_to_date(layout):  # its arrays are about to be copied
-        survey = _with_index(layout, tuple(found), tuple(entries), everything=True)
-    for i in survey.to_scan():
-        summary = read_summary(part_path(parts_directory(layout), entries[i]))
-        if summary is not None and summary.files == entries[i].files:
-            survey.parts[i] = summary
+    shards: list[Shard] = []
+    found: list[tuple[FileEntry, ...]] = []
+    for shard in layout.registered.format.discover(layout.leaf.source, options.files):
+        now = attempt(layout, shard, lambda shard: files_now(shard, options.files), failures)
+        if now is not None:
+            shards.append(shard)
+            found.append(now)
+    survey = Survey(tuple(shards), tuple(found), None, {})
+    if not options.force:
+        survey = _with_index(layout, survey, everything=options.verify)
+        if survey.old is not None and not survey.up_to_date(layout):  # its arrays are about to be copied
+            survey = _with_index(layout, survey, everything=True)
+    for i in survey.unknown():
+        parts = attempt(layout, survey.shards[i], lambda _, i=i: _parts(layout, survey, i, options), failures)  # type: ignore[misc]
+        if parts is not None:
+            survey.parts[i] = parts
     return survey, failures
 
 
-def _with_index(
-    layout: Layout, shards: tuple[Shard, ...], entries: tuple[ShardEntry, ...], *, everything: bool
-) -> Survey:
+def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> list[Part]:
+    """The parts of a shard, each with its summary if a run before has finished it."""
+    shard, files, format_ = survey.shards[i], survey.files[i], layout.registered.format
+    sections: Sequence[Section | None] = ()
+    if isinstance(format_, Divisible) and files[0].size > format_.section_bytes:
+        sections = format_.sections(shard, layout.spec.scanned, options.files, options.limits)
+    found = []
+    for section in sections or (None,):
+        path = part_path(parts_directory(layout), files, section)
+        summary = None if options.force else read_summary(path)
+        found.append(Part(section, path, summary if summary is not None and summary.files == files else None))
+    return found
+
+
+def _with_index(layout: Layout, survey: Survey, *, everything: bool) -> Survey:
     old, damaged = _old_index(layout, everything=everything)
-    places: dict[tuple[object, ...], int] = {}
-    if old is not None:
-        places = {entry.files: i for i, entry in enumerate(old.meta.shards)}
-    return Survey(shards, entries, old, places, damaged)
-
-
-def _refuse_urls(layout: Layout) -> None:
-    for pattern in layout.patterns:
-        if is_url(pattern):
-            raise RecipeError(
-                f'{layout.leaf.path}.path "{pattern}": training does not read object stores yet',
-                expected="a path on a local or mounted file system",
-                fix="copy the files to a disk, or mount the bucket, and give that path",
-            )
+    places = {} if old is None else {entry.files: i for i, entry in enumerate(old.meta.shards)}
+    return Survey(survey.shards, survey.files, old, places, damaged)
 
 
 def parts_directory(layout: Layout) -> Path:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from playhead.errors import DataError, Failure, PlayheadError
-from playhead.formats.contract import Format, Rows
+from playhead.formats.contract import Format, RowReader
+from playhead.formats.rows import Fetch
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
 from playhead.jobs import run_jobs
@@ -15,7 +15,9 @@ from playhead.prepare.merge import Piece, chunks_of
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
 from playhead.prepare.stretches import Stretch, batches, cut
-from playhead.read.faults import placed
+from playhead.read.samples import read_rows
+from playhead.recipe.values import Source
+from playhead.store import Files
 
 _ROWS_AT_ONCE = 1 << 10
 
@@ -25,9 +27,9 @@ class VerifyJob:
     """Some rows to read. It stops at the first that does not parse."""
 
     format: Format
-    source: str
-    options: Mapping[str, Any]
+    source: Source
     stretch: Stretch
+    files: Files
     batch_bytes: int
 
     @property
@@ -35,32 +37,23 @@ class VerifyJob:
         return self.stretch.name
 
     def run(self) -> None:
-        files = self.stretch.files_to_read()
+        reader, fetch = self.format.open(self.source, self.files), self.stretch.fetch(self.files)
         for low, high in batches(self.stretch, self.batch_bytes, _ROWS_AT_ONCE):
-            rows = self.stretch.rows(low, high, files)
             try:
-                num_samples = sum(1 for _ in self.format.read(rows, self.options))
+                read_rows(reader, self.stretch.rows(low, high, fetch))
             except DataError:
-                self._one_by_one(low, high)
+                self._one_by_one(reader, fetch, low, high)
                 raise
-            if num_samples != high - low:
-                self._one_by_one(low, high)
 
-    def _one_by_one(self, low: int, high: int) -> None:
+    def _one_by_one(self, reader: RowReader, fetch: Fetch, low: int, high: int) -> None:
         """Raise for the first bad row, with its number."""
-        files = self.stretch.files_to_read()
         for row in range(low, high):
-            rows = self.stretch.rows(row, row + 1, files)
+            rows = self.stretch.rows(row, row + 1, fetch)
             try:
-                self._check_single(rows)
+                read_rows(reader, rows)
             except DataError as error:
-                number = f"raw row {self.stretch.raw_row + row:,}"
-                raise placed(error, self.source, number, rows.place(0)) from error.__cause__
-
-    def _check_single(self, rows: Rows) -> None:
-        num_samples = sum(1 for _ in self.format.read(rows, self.options))
-        if num_samples != 1:
-            raise DataError("the bytes of the row hold another number of samples", found=f"{num_samples:,}")
+                error.at_row(f'source "{self.source.name}", raw row {self.stretch.raw_row + row:,}', rows.place(0))
+                raise
 
 
 def verify_rows(layout: Layout, index: Index, options: PrepareOptions) -> list[Failure]:
@@ -83,8 +76,8 @@ def verify_rows(layout: Layout, index: Index, options: PrepareOptions) -> list[F
 
 
 def _jobs(layout: Layout, index: Index, options: PrepareOptions) -> Iterator[VerifyJob]:
-    source = layout.leaf.source
+    format_, source, chunk_bytes = layout.registered.format, layout.leaf.source, options.limits.chunk_bytes
     for i, entry in enumerate(index.meta.shards):
         chunks = chunks_of(Piece(entry, old_shard=i), index)
-        for stretch in cut(chunks, index.shards[i], entry.files, int(index.shard_starts[i])):
-            yield VerifyJob(layout.registered.format, source.name, source.options, stretch, options.limits.chunk_bytes)
+        for stretch in cut(chunks, index.meta.tracks, index.shards[i], entry.files, int(index.shard_starts[i])):
+            yield VerifyJob(format_, source, stretch, options.files, chunk_bytes)

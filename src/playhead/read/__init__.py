@@ -3,7 +3,7 @@
 In: the picks of a micro-batch. Out: its samples in order, and the incidents on the way.
 """
 
-from playhead.read.faults import Incident
 from playhead.read.reader import Reader, Request
+from playhead.read.substitutes import Incident
 
 __all__ = ["Incident", "Reader", "Request"]

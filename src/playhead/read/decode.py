@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 
 from playhead.errors import SampleError
-
-Sample = dict[str, Any]
+from playhead.formats.rows import Sample
 
 
 def decoded(sample: Sample) -> Sample:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import SampleError
+from playhead.formats.rows import Sample
 from playhead.index.table import Table
 from playhead.recipe.tree import Leaf
 from playhead.recipe.units import ceil_div, for_people
 from playhead.recipe.values import Pack, Recipe
-
-Sample = dict[str, Any]
 
 
 class LengthError(SampleError):

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from playhead.errors import RecipeError, SampleError
+from playhead.formats.rows import Sample
 from playhead.read.generator import SampleGenerator
-
-Sample = dict[str, Any]
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -1,0 +1,131 @@
+"""Rows to read: of which shards, and where their bytes are in each track."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.store import Buffer, Files, Ranges, Stamp
+from playhead.types import IntArray, UIntArray
+
+Sample = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The files of one shard by role, in a fixed order; the first names the shard in messages."""
+
+    files: tuple[tuple[str, str], ...]
+
+    @property
+    def name(self) -> str:
+        return self.files[0][1]
+
+    def path(self, role: str) -> str:
+        if self.files[0][0] == role:
+            return self.files[0][1]
+        for found, path in self.files:
+            if found == role:
+                return path
+        raise KeyError(role)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where rows are in a track: the first byte and the end of each or, in a track of blocks, of its block.
+
+    `numbers` are the numbers of the rows in their blocks; None where rows have bytes of their own.
+    """
+
+    firsts: UIntArray
+    ends: UIntArray
+    numbers: IntArray | None = None
+
+    def __getitem__(self, chosen: slice) -> Places:
+        numbers = None if self.numbers is None else self.numbers[chosen]
+        return Places(self.firsts[chosen], self.ends[chosen], numbers)
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @property
+    def ranges(self) -> Ranges:
+        return Ranges(self.firsts.tolist(), self.ends.tolist())
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Bytes of files as they were when they were indexed: one that has changed since is refused."""
+
+    files: Files
+    stamps: Mapping[str, Stamp]
+
+    def __call__(self, paths: Sequence[str], ranges: Ranges) -> Sequence[Buffer]:
+        """The bytes of each range of each path, in the order given."""
+        if not paths:
+            return []
+        if paths.count(paths[0]) == len(paths):
+            return self.files.read(paths[0], self.stamps[paths[0]], ranges)
+        by_path: dict[str, list[int]] = {}
+        for i, path in enumerate(paths):
+            by_path.setdefault(path, []).append(i)
+        found: list[Buffer] = [b""] * len(paths)
+        for path, wanted in by_path.items():
+            part = Ranges([ranges.firsts[i] for i in wanted], [ranges.ends[i] for i in wanted])
+            for i, data in zip(wanted, self.files.read(path, self.stamps[path], part), strict=True):
+                found[i] = data
+        return found
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to read, of any number of shards: the shard of each, its number there, its place in each track.
+
+    Whether `fetch` opens, keeps, joins or caches anything does not concern a format; without it rows can be looked at,
+    not read.
+    """
+
+    shards: Sequence[Shard]
+    numbers: IntArray
+    places: Mapping[str, Places]
+    fetch: Fetch | None = None
+
+    def payloads(self, track: str) -> Sequence[Buffer]:
+        """The bytes of each row in a track; in a track of blocks, of its block (see `blocks`)."""
+        assert self.fetch is not None
+        return self.fetch(self.paths(track), self.places[track].ranges)
+
+    def blocks(self, track: str) -> list[tuple[str, int, int]]:
+        """The path, first byte and end of the block of each row."""
+        return list(zip(self.paths(track), *self.places[track].ranges, strict=True))
+
+    def paths(self, track: str) -> list[str]:
+        shards = self.shards
+        if shards and shards[0] is shards[-1] and shards.count(shards[0]) == len(shards):
+            return [shards[0].path(track)] * len(shards)
+        return [shard.path(track) for shard in shards]
+
+    def place(self, i: int) -> str:
+        """Where a row is, for people."""
+        shard = self.shards[i]
+        found = (_described(shard.path(track), places, i) for track, places in self.places.items())
+        return "; ".join(found) or f"{shard.name}, row {int(self.numbers[i]):,}"
+
+    def files_of(self, i: int) -> list[dict[str, str | int]]:
+        """Where a row is, for programs: its bytes in each file, or its number where it has none."""
+        shard = self.shards[i]
+        if not self.places:
+            return [{"file": shard.name, "row": int(self.numbers[i])}]
+        return [_plain(shard.path(track), places, i) for track, places in self.places.items()]
+
+
+def _described(path: str, places: Places, i: int) -> str:
+    where = f"{path}, byte {int(places.firsts[i]):,}"
+    return where if places.numbers is None else f"{where}, row {int(places.numbers[i]):,} of the block"
+
+
+def _plain(path: str, places: Places, i: int) -> dict[str, str | int]:
+    first, end = int(places.firsts[i]), int(places.ends[i])
+    found: dict[str, str | int] = {"file": path, "offset": first, "num_bytes": end - first}
+    return found if places.numbers is None else found | {"row_in_block": int(places.numbers[i])}

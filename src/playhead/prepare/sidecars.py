@@ -1,0 +1,21 @@
+"""Sidecars of the files of a shard, written where they are missing."""
+
+from __future__ import annotations
+
+from playhead.formats import sidecar
+from playhead.formats.contract import Format, ScanLimits, WithSidecars
+from playhead.formats.rows import Shard
+from playhead.store import Files, open_file
+
+
+def write_sidecars(format: Format, shard: Shard, files: Files, limits: ScanLimits) -> int:  # noqa: A002
+    """Write the sidecars of a shard that are not there and valid; returns how many."""
+    if not isinstance(format, WithSidecars):
+        return 0
+    count = 0
+    for path, pieces in format.sidecars(shard, files, limits):
+        place = sidecar.sidecar_path(path, limits.indexes_root)
+        if sidecar.offsets_in(open_file(files, path), place) is None:
+            sidecar.write(path, pieces, limits)
+            count += 1
+    return count

@@ -1,0 +1,63 @@
+"""The one way to make samples of a source: rows read, media fetched, members decoded, the map run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from playhead.errors import DataError, PlayheadError
+from playhead.formats.contract import RowReader
+from playhead.formats.registry import format_of
+from playhead.formats.rows import Rows, Sample
+from playhead.read.decode import decoded_until
+from playhead.read.generator import SampleGenerator
+from playhead.read.mapping import Mapper
+from playhead.recipe.imports import resolve_function
+from playhead.recipe.tree import Leaf, map_of
+from playhead.recipe.values import Recipe
+from playhead.store import Files
+
+
+class SampleMaker:
+    """Makes the samples of one source, in one process."""
+
+    def __init__(self, recipe: Recipe, leaf: Leaf, files: Files, given_map: Callable[..., Any] | None = None) -> None:
+        found = format_of(leaf.source, leaf.path)
+        function = map_function(recipe, leaf, given_map)
+        self._reader = found.format.open(leaf.source, files)
+        self._decodes = recipe.decode and found.raw_members
+        self._mapper = None if function is None else Mapper(function)
+
+    def raw(self, rows: Rows) -> list[Sample]:
+        """The samples as they are in their files."""
+        return read_rows(self._reader, rows)
+
+    def make(
+        self, raws: list[Sample], generators: Iterable[SampleGenerator]
+    ) -> tuple[list[Sample], PlayheadError | None]:
+        """What becomes of them, up to the first that fails, and how that one does."""
+        samples, problem = decoded_until(raws) if self._decodes else (raws, None)
+        if self._mapper is not None:
+            mapped, failed = self._mapper.run(samples, islice(generators, len(samples)))
+            return mapped, failed or problem
+        return samples, problem
+
+
+def map_function(recipe: Recipe, leaf: Leaf, given: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
+    """The map of a source. A function given in place of the recipe's map does not replace a source's own."""
+    named = map_of(recipe, leaf)
+    return given if named is None or (given is not None and leaf.source.map is None) else resolve_function(*named)
+
+
+def read_rows(reader: RowReader, rows: Rows) -> list[Sample]:
+    """The samples as they are in their files. Law: as many as were asked for."""
+    raws = reader.read(rows)
+    found = raws if isinstance(raws, list) else [*raws]
+    if len(found) != len(rows.numbers):
+        raise DataError(
+            "the bytes of the row hold another number of samples",
+            found=f"{len(found):,}",
+            expected=f"{len(rows.numbers):,}",
+        )
+    return found
