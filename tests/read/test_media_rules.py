@@ -116,4 +116,4 @@ def test_the_refusal_says_what_to_write():
     with pytest.raises(SampleError) as caught:
         resolve(BUCKET, "gs://speech/a/b.wav")
     assert caught.value.expected == "one of: s3://corpus/"
-    assert caught.value.fix == "if you trust it, allow it in the recipe: `media: {allow: [gs://speech/]}`"
+    assert caught.value.fix == "if you trust it, add gs://speech/ to `media: {allow: [...]}` of the recipe"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from playhead.errors import DataError, PlayheadError, SampleError
 from playhead.formats.media import Media, MediaKind
+from playhead.formats.rows import Sample
 from playhead.read.media_rules import MediaRules
-from playhead.read.wav import MAGICS, Readable, open_wav
+from playhead.read.wav import MAGICS, NoDecoderError, Readable, open_wav
 from playhead.store import Buffer, File, Files, Ranges, open_file
 from playhead.store.addresses import without_query
 from playhead.types import Array
-
-Sample = dict[str, Any]
 
 ROUNDING_SECONDS = 0.001  # manifests round to milliseconds: a segment that ends so much past the end ends with the file
 
@@ -24,14 +23,18 @@ _MOST_SECONDS = 1e9
 _CONTAINERS = {b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"\xff\xfb": "MP3", b"FORM": "AIFF", b"RIFX": "RIFX"}
 
 
-class Recording(Protocol):
-    """An opened recording: its header is read, its samples are not."""
+class Timed(Protocol):
+    """How long a recording is."""
 
     @property
     def rate(self) -> int: ...
 
     @property
     def num_frames(self) -> int: ...
+
+
+class Recording(Timed, Protocol):
+    """An opened recording: its header is read, its samples are not."""
 
     def byte_range(self, first: int, end: int) -> tuple[int, int]: ...
 
@@ -168,7 +171,7 @@ def open_recording(source: Readable, kind: MediaKind = "audio") -> Recording:
         if head.startswith(magic):
             return opens(source)
     name = next((name for magic, name in _CONTAINERS.items() if head.startswith(magic)), None)
-    raise SampleError(
+    raise NoDecoderError(
         f"{source.path}: there is no decoder for this {kind}",
         found=f"{name} (it begins with {head[:4]!r})" if name else f"it begins with {head[:12]!r}",
         expected="PCM WAV",
@@ -188,30 +191,28 @@ def _wanted_bytes(path: str, recording: Recording, media: Media, rules: MediaRul
     return first, end
 
 
-def segment_frames(path: str, recording: Recording, offset: float, duration: float | None) -> tuple[int, int]:
+def segment_frames(path: str, recording: Timed, offset: float, duration: float | None) -> tuple[int, int]:
     """The first frame of a segment and the one after its last; one outside the recording is a SampleError."""
     rate, num_frames = recording.rate, recording.num_frames
     if offset == 0 and duration is None:
         return 0, num_frames
-    seconds = 0.0 if duration is None else duration
-    if not 0 <= offset <= _MOST_SECONDS or not 0 <= seconds <= _MOST_SECONDS:
-        raise SampleError(
-            f"{path}: this is not a segment of a recording",
-            found=f"offset {offset}, duration {duration}",
-            expected="seconds from its beginning",
-        )
-    first = round(offset * rate)
-    end = num_frames if duration is None else round((offset + duration) * rate)
-    if num_frames < end <= num_frames + ROUNDING_SECONDS * rate:
-        end = num_frames
-    if not first < end <= num_frames:
-        until = "its end" if duration is None else f"{offset + duration:g}"
-        raise SampleError(
-            f"{path}: the segment is not within the recording",
-            found=f"a segment from {offset:g} to {until} s",
-            expected=f"times up to {num_frames / rate:g} s",
-        )
-    return first, end
+    if _is_time(offset) and (duration is None or _is_time(duration)):
+        first = round(offset * rate)
+        end = num_frames if duration is None else round((offset + duration) * rate)
+        if num_frames < end <= num_frames + ROUNDING_SECONDS * rate:
+            end = num_frames
+        if first < end <= num_frames:
+            return first, end
+    until = "to its end" if duration is None else f"of {str(duration)[:20]} s"
+    raise SampleError(
+        f"{path}: the segment is not within the recording",
+        found=f"a segment {until}, from {str(offset)[:20]} s on",
+        expected=f"times up to {num_frames / rate:g} s",
+    )
+
+
+def _is_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and 0 <= seconds <= _MOST_SECONDS
 
 
 def _too_large(path: str, found: str, expected: str, limit: str) -> SampleError:

@@ -30,6 +30,7 @@ class MediaRules:
     allow: tuple[str, ...] = ()
     max_seconds: float = MediaOptions().max_seconds
     max_bytes: int = MediaOptions().max_bytes
+    allowed_by: str = "`media: {allow: [...]}` of the recipe"
 
     def resolve(self, media: Media) -> str:
         """Where a medium is fetched from.
@@ -57,7 +58,7 @@ class MediaRules:
             raise SampleError(
                 f"{path}: rows of a remote file may not name local paths",
                 found=f"it is named in {without_query(named_by[0])}",
-                fix="name it by a URL, or allow its directory in the recipe: `media: {allow: [/directory/]}`",
+                fix=f"name it by a URL, or add its directory to {self.allowed_by}",
             )
         return path
 
@@ -82,7 +83,7 @@ class MediaRules:
                 f"{shown}: is not among the places that rows of this source may name",
                 found=f"{store[0]}/",
                 expected="one of: " + ", ".join(map(without_query, allowed)) if allowed else "local paths",
-                fix=f"if you trust it, allow it in the recipe: `media: {{allow: [{store[0]}/]}}`",
+                fix=f"if you trust it, add {store[0]}/ to {self.allowed_by}",
             )
 
 

@@ -30,6 +30,10 @@ _STORED = {
 _SCALES = {"<i2": 2.0**-15, "i3": 2.0**-31, "<i4": 2.0**-31}
 
 
+class NoDecoderError(SampleError):
+    """A medium in a container or codec that nothing here decodes."""
+
+
 class Readable(Protocol):
     """Bytes with a name for messages; `read` gives fewer than asked for only at the end."""
 
@@ -145,7 +149,7 @@ def _wav(path: str, about: bytes, first_byte: int, size: int) -> Wav:
     stored = _STORED.get((code, bits))
     if stored is None:
         codec = _CODECS.get(code, {_PCM: "PCM", _FLOAT: "floats"}.get(code, f"format {code:#06x}"))
-        raise SampleError(
+        raise NoDecoderError(
             f"{path}: there is no decoder for this kind of WAV",
             found=f"{codec} of {bits} bits",
             expected="PCM of 8, 16, 24 or 32 bits, or floats of 32 or 64",
