@@ -19,7 +19,7 @@ from pathlib import Path
 
 from playhead.curate.build import build_windows
 from playhead.curate.config import WindowConfig
-from playhead.curate.manifest import Source, window_lines
+from playhead.curate.manifest import WindowSource, window_lines
 from playhead.curate.overlap import filter_overlaps
 from playhead.curate.run import curate_windows
 
@@ -53,7 +53,7 @@ def plainly(manifest: Path, out: Path, num_rows: int) -> float:
             done = filter_overlaps(build_windows(row, config), config)
             rows.write(json.dumps(done, ensure_ascii=False) + "\n")
             kept = [window["segments"] for window in done["filtered_windows"]]
-            windows.write(window_lines(row, kept, Source(str(manifest), number)))
+            windows.write(window_lines(row, kept, WindowSource(str(manifest), number)))
     return (time.perf_counter() - began) / num_rows
 
 

@@ -18,7 +18,7 @@ from test_cutting import slow
 
 from alm_rows import conversation, write_manifest
 from loopback import serving
-from playhead.curate.cut_config import CutConfig
+from playhead.curate.config import CutConfig
 from playhead.curate.run import curate_windows
 from playhead.curate.shards import ShardConfig
 from playhead.errors import DataError, PrepareError, RecipeError

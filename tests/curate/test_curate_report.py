@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from playhead.curate.plot import histogram_svg
-from playhead.curate.report import report_html
+from playhead.curate.report import histogram_svg, report_html
 from playhead.curate.run import curate_windows
-from playhead.curate.summary import Histogram, Summary
+from playhead.curate.summary import CurateSummary, WindowHistogram
 
 VOID = {"meta", "rect", "line"}
 
@@ -57,7 +56,7 @@ def conversation(rate: int = 16000) -> dict[str, object]:
     return {"audio_filepath": "a.wav", "audio_sample_rate": rate, "duration": 301.0, "segments": segments}
 
 
-def curated(folder: Path, name: str, rows: list[str]) -> tuple[Summary, str]:
+def curated(folder: Path, name: str, rows: list[str]) -> tuple[CurateSummary, str]:
     path = folder / name
     path.write_text("".join(row + "\n" for row in rows))
     report = curate_windows([str(path)], folder / "out", on_error="reject", workers=1)
@@ -110,7 +109,9 @@ def test_a_run_without_windows_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_bars_are_as_high_as_their_counts(whole: bool) -> None:
     edges = (0.0, 1.0, 2.0, 3.0, 4.0)
-    picture = histogram_svg(Histogram(edges, (0, 8, 2, 0)), Histogram(edges, (0, 4, 0, 0)), "x & y", whole=whole)
+    picture = histogram_svg(
+        WindowHistogram(edges, (0, 8, 2, 0)), WindowHistogram(edges, (0, 4, 0, 0)), "x & y", whole=whole
+    )
     outline(picture)
     tall, low = (float(height) for height in re.findall(r'height="([\d.]+)" class="every"', picture))
     assert low == pytest.approx(tall / 4, abs=0.1)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.curate.cut_config import CutConfig
-from playhead.curate.cut_rows import cut_row
-from playhead.curate.cutting import cut
+from playhead.curate.config import CutConfig
+from playhead.curate.cutting import cut, cut_row
 from playhead.errors import DataError, RecipeError
 
 Segment = dict[str, Any]

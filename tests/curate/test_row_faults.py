@@ -11,7 +11,7 @@ import pytest
 from alm_rows import conversation
 from playhead.curate import WindowConfig, build_windows
 from playhead.curate.curated import Curator
-from playhead.curate.faults import RowError
+from playhead.curate.rows import RowError
 from playhead.curate.run import curate_windows
 from playhead.errors import DataError
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from playhead.curate.faults import RowError
-from playhead.curate.row_json import read_row, write_row
+from playhead.curate.rows import RowError, read_row, write_row
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=["Cs"]))
 values = st.recursive(

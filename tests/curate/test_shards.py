@@ -17,11 +17,12 @@ import soundfile
 from webdataset.tariterators import group_by_keys, tar_file_iterator
 
 from playhead.curate.shards import ShardConfig, ShardsProgress, ShardsReport, write_shards
-from playhead.errors import DataError, RecipeError
+from playhead.errors import DataError, RecipeError, SampleError, StoreError
 from playhead.feed.loader import Loader
 from playhead.jobs import Ray
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
+from playhead.store import MEMORY, MemoryFiles
 from small_data import bytes_of, write_jsonl
 
 RATE = 8000
@@ -188,9 +189,9 @@ def test_relative_paths_begin_at_the_root_and_absolute_ones_do_not(manifest: Pat
 BAD = [
     ({"audio_filepath": "audio/gone.wav"}, "audio/gone.wav: no such file"),
     ({"audio_filepath": "windows.jsonl"}, "windows.jsonl: is no audio file that can be read"),
-    ({"offset": 1.9, "duration": 0.2}, "a window from 1.9 to 2.1 s"),
-    ({"offset": -0.5}, "the window is not within the recording"),
-    ({"duration": 0}, "the window is not within the recording"),
+    ({"offset": 1.9, "duration": 0.2}, "a segment of 0.2 s, from 1.9 s on"),
+    ({"offset": -0.5}, "the segment is not within the recording"),
+    ({"duration": 0}, "the segment is not within the recording"),
     ({"duration": "long"}, r"\$.duration"),
     ({"id": "a.b"}, "id: cannot name a sample"),
     ({"id": "w0-0"}, "id: is there already"),
@@ -204,7 +205,7 @@ def test_a_window_that_cannot_be_cut_stops_the_run_by_file_and_line(
     rows = windows()
     rows[2] |= fields
     write_jsonl(manifest, rows)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises((DataError, SampleError), match=said) as caught:
         cut(manifest)
     assert f"{manifest}, line 3: " in str(caught.value)
     assert not list((tmp_path / "out").glob(".*.tmp"))
@@ -282,11 +283,59 @@ def test_settings_that_cannot_be_used_are_refused(fields: dict[str, Any]) -> Non
         ShardConfig(**fields)
 
 
-def test_soundfile_that_is_not_installed_names_its_extra() -> None:
+def without_soundfile(directory: Path, config: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys\nsys.modules['soundfile'] = None\n"
         "from playhead.curate.shards import ShardConfig, write_shards\n"
-        "write_shards('windows.jsonl', 'out', ShardConfig())\n"
+        f"print(write_shards('windows.jsonl', 'out', ShardConfig({config})).num_windows)\n"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=False)
+
+
+def test_wav_is_cut_into_wav_without_soundfile_and_flac_names_the_extra(manifest: Path, tmp_path: Path) -> None:
+    assert without_soundfile(tmp_path, "").stdout == "12\n"
+    assert "pip install 'playhead[audio]'" in without_soundfile(tmp_path, "kind='flac'").stderr
+    soundfile.write(tmp_path / "audio" / "0.wav", noise(2), RATE, format="FLAC")
+    found = without_soundfile(tmp_path, "on_error='reject'")
     assert "pip install 'playhead[audio]'" in found.stderr
+
+
+@pytest.mark.parametrize("container", ["WAV", "FLAC", "OGG"])
+def test_recordings_may_be_urls(manifest: Path, tmp_path: Path, container: str) -> None:
+    subtype = None if container == "OGG" else "PCM_16"
+    for file in range(3):
+        path = tmp_path / "audio" / f"{file}.wav"
+        soundfile.write(path, noise(2, seed=file), RATE, format=container, subtype=subtype)
+        MEMORY.write(f"memory://speech/audio/{file}.wav", path.read_bytes())
+    cut(manifest)
+    expected = bytes_of(tmp_path / "out")
+    report = write_shards(manifest, tmp_path / "remote", ShardConfig(windows_per_shard=5, audio_root="memory://speech"))
+    assert report.num_windows == 12
+    for name in ("audio-00000.tar", "audio-00001.tar", "audio-00002.tar"):
+        assert bytes_of(tmp_path / "remote")[name] == expected[name]
+
+
+def test_rows_name_no_urls_but_those_under_the_audio_root(manifest: Path) -> None:
+    rows = [{**row, "audio_filepath": "https://host.example/a.wav?token=secret"} for row in windows()]
+    write_jsonl(manifest, rows)
+    with pytest.raises(SampleError, match="a web address with a query") as caught:
+        cut(manifest)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("container", ["WAV", "FLAC"])
+def test_what_fails_in_the_storage_is_never_a_rejected_window(tmp_path: Path, container: str) -> None:
+    class Failing(MemoryFiles):
+        def read(self, path: str, stamp: Any, ranges: Any, into: Any = None) -> Any:
+            if path.endswith(".wav") and max(ranges.ends) > 20_000:
+                raise StoreError(f"{path}: timed out")
+            return super().read(path, stamp, ranges, into)
+
+    content = io.BytesIO()
+    soundfile.write(content, noise(4), RATE, format=container, subtype="PCM_16")
+    files = Failing()
+    files.write("memory://a.wav", content.getvalue())
+    row = {"id": "w", "audio_filepath": "memory://a.wav", "offset": 2.0, "duration": 1.0}
+    files.write("memory://windows.jsonl", json.dumps(row).encode())
+    with pytest.raises(StoreError, match="timed out"):
+        write_shards("memory://windows.jsonl", tmp_path / "out", ShardConfig(on_error="reject"), files=files)

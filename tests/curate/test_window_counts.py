@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.curate.config import WindowConfig
-from playhead.curate.inputs import Input, Reader, survey
-from playhead.curate.tally import RowFacts, Tally
-from playhead.errors import DataError
-from playhead.store import stamp
+from playhead.curate.inputs import CurateInput, SpanReader, survey
+from playhead.curate.tally import CurateTally, RowFacts
+from playhead.errors import StoreError
+from playhead.store import all_files
 
 CONFIG = WindowConfig()
 LONGEST = CONFIG.max_duration + 9
@@ -51,7 +51,7 @@ def facts_of(durations: list[float], speakers: list[int], overlaps: list[float],
 
 @given(st.lists(windows, max_size=3))
 def test_histograms_count_what_a_search_in_their_edges_finds(rows: list[list[tuple[float, int, float, bool]]]) -> None:
-    tally = Tally(CONFIG)
+    tally = CurateTally(CONFIG)
     for row in rows:
         kept = [i for i, window in enumerate(row) if window[3]]
         tally.add(facts_of([one[0] for one in row], [one[1] for one in row], [one[2] for one in row], kept))
@@ -68,10 +68,11 @@ def test_histograms_count_what_a_search_in_their_edges_finds(rows: list[list[tup
 def test_a_small_file_gives_the_same_rows_again_until_it_changes(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"a": 1}\n\n{"a": 2}\n')
-    span = survey(Input(str(file), stamp(str(file)))).span(0, 2)
-    reader = Reader()
+    files = all_files()
+    span = survey(files, CurateInput(str(file), files.stamp(str(file)))).span(0, 2)
+    reader = SpanReader(files)
     for _ in range(3):
         assert list(reader.rows(span)) == [(1, b'{"a": 1}'), (3, b'{"a": 2}')]
     file.write_text('{"a": 1}\n\n{"a": 2}\n{"a": 3}\n')
-    with pytest.raises(DataError, match="has changed since the run began"):
+    with pytest.raises(StoreError, match="has changed since the run began"):
         reader.rows(span)

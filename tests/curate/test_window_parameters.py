@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from playhead.curate import WindowConfig
-from playhead.curate.cut_config import CutConfig
+from playhead.curate.config import CutConfig
 from playhead.curate.settings import read_config, split_words
 from playhead.errors import DataError, RecipeError
 

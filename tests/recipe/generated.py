@@ -84,6 +84,7 @@ deliveries = st.fixed_dictionaries(
     optional={
         "map": st.just("maps:crop"),
         "decode": st.booleans(),
+        "media": st.booleans() | st.just({"allow": ["s3://speech/", "audio"], "max_seconds": 10}),
         "collate": st.sampled_from(["pad", "list", "batches:stack"]),
         "fields": st.lists(fields, min_size=1, max_size=2),
         "sequence": fields,

@@ -36,10 +36,18 @@ GOOD = {
     "cutting seconds on trust": recipe(
         source(length=SECONDS), batching={**BUDGET, "overlong": "truncate"}, sequence=None
     ),
+    "media left alone": recipe(media=False),
+    "media from elsewhere": recipe(media={"allow": ["s3://speech/clean/", "audio"], "max_seconds": 60}),
     "cutting": recipe(on_length_mismatch="truncate"),
 }
 
 BAD = {
+    "media that are neither": (recipe(media="yes"), "media: is not what is expected here"),
+    "media from any server": (recipe(media={"allow": ["https://"]}), "media.allow[0]: does not name a bucket"),
+    "media with a query": (recipe(media={"allow": ["https://h/a?b=c"]}), "media.allow[0]: does not name"),
+    "media of a metadata server": (recipe(media={"allow": "http://169.254.169.254/"}), "media.allow[0]: is on the"),
+    "a limit that is none": (recipe(media={"max_bytes": 0}), "media.max_bytes: is not what is expected"),
+    "a misspelt key of media": (recipe(media={"alow": []}), "media.alow: there is no such key"),
     "a map that names no function": (recipe(map="crop"), "map: this does not name a function"),
     "a source's map that names no function": (recipe(source(map="a/b:c")), "sources[0].map: this does not"),
     "a collate that is not known": (recipe(collate="padd"), "collate: this does not name a function"),

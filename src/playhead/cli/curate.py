@@ -26,8 +26,7 @@ from playhead.cli.curate_options import (
 from playhead.cli.engine import EngineName, EngineOption, RayAddress, engine_of
 
 if TYPE_CHECKING:
-    from playhead.curate.config import WindowConfig
-    from playhead.curate.cut_config import CutConfig
+    from playhead.curate.config import CutConfig, WindowConfig
 
 app = typer.Typer(
     name="curate",
@@ -125,7 +124,7 @@ def cut(
 
     An interrupted run goes on where it was. Does nothing where everything is done.
     """
-    from playhead.curate.cut_config import CutConfig
+    from playhead.curate.config import CutConfig
 
     flags = {
         "by": by,
@@ -160,17 +159,15 @@ def _work(engine: EngineName, ray_address: str | None, workers: int | None) -> d
     return {"engine": chosen, "workers": workers if chosen is None else None}
 
 
-def _audio(shards: Audio | None, windows_per_shard: int, audio_root: Path | None, on_error: BadRow) -> dict[str, Any]:
+def _audio(shards: Audio | None, windows_per_shard: int, audio_root: str | None, on_error: BadRow) -> dict[str, Any]:
     if shards is None:
         return {}
     from playhead.curate.shards import ShardConfig
 
-    root = None if audio_root is None else str(audio_root)
-    return {
-        "shards": ShardConfig(
-            kind=shards.value, windows_per_shard=windows_per_shard, audio_root=root, on_error=on_error.value
-        )
-    }
+    config = ShardConfig(
+        kind=shards.value, windows_per_shard=windows_per_shard, audio_root=audio_root, on_error=on_error.value
+    )
+    return {"shards": config}
 
 
 def _curate(

@@ -40,5 +40,6 @@ OnError = Annotated[BadRow, typer.Option(help="What a bad row does: stop the run
 Shards = Annotated[Audio | None, typer.Option(help="Also cut the audio of kept windows into WebDataset tars.")]
 WindowsPerShard = Annotated[int, typer.Option(min=1, help="Windows to a tar of --shards.")]
 AudioRoot = Annotated[
-    Path | None, typer.Option(help="Where relative audio paths begin; by default the folder of their manifest.")
+    str | None,
+    typer.Option(help="Where relative audio paths begin: a folder or URL; by default their manifest's."),
 ]

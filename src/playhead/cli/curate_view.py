@@ -13,24 +13,24 @@ from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 
 from playhead.cli.screen import bar, console, count, grid, percent, print_json
-from playhead.curate.reasons import MEANINGS
-from playhead.curate.run import CurateReport, Progress
+from playhead.curate.config import MEANINGS
+from playhead.curate.run import CurateProgress, CurateReport
 from playhead.curate.shards import ShardsProgress, ShardsReport
-from playhead.curate.summary import Histogram, Summary, percentages, plain, rates
+from playhead.curate.summary import CurateSummary, WindowHistogram, percentages, plain, rates
 
 _BAR_WIDTH = 30
 
 
 @contextmanager
-def curating() -> Iterator[Callable[[Progress | ShardsProgress], None]]:
+def curating() -> Iterator[Callable[[CurateProgress | ShardsProgress], None]]:
     """A bar on a terminal; nothing in a pipe."""
     screen = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         task = bars.add_task("rows", total=None)
 
-        def show(done: Progress | ShardsProgress) -> None:
-            if isinstance(done, Progress):
+        def show(done: CurateProgress | ShardsProgress) -> None:
+            if isinstance(done, CurateProgress):
                 bars.update(task, completed=done.done_rows, total=done.total_rows)
             else:
                 bars.update(task, description="tars", completed=done.done_shards, total=None)
@@ -80,7 +80,7 @@ def _print_shards(screen: Console, shards: ShardsReport) -> None:
         screen.print(f"audio: {count(len(shards.rejected), 'window')} rejected, listed in audio-rejected.jsonl")
 
 
-def _totals(summary: Summary) -> Grid:
+def _totals(summary: CurateSummary) -> Grid:
     table = grid("<", ">number", ">hours")
     table.add_row("rows", f"{summary.num_rows:,}", _hours(summary.seconds_recorded))
     table.add_row("segments", f"{summary.num_segments:,}", _hours(summary.seconds_in))
@@ -90,7 +90,7 @@ def _totals(summary: Summary) -> Grid:
     return table
 
 
-def _losses(summary: Summary) -> Grid:
+def _losses(summary: CurateSummary) -> Grid:
     table = grid("<lost", "<because", ">segments", ">of the segments", ">seconds", ">of the seconds")
     shares = percentages(summary)
     for reason, loss in summary.losses.items():
@@ -100,14 +100,14 @@ def _losses(summary: Summary) -> Grid:
     return table
 
 
-def _rejected(summary: Summary) -> Grid:
+def _rejected(summary: CurateSummary) -> Grid:
     table = grid("<rejected", ">rows")
     for reason, number in summary.rejected.items():
         table.add_row(reason, f"{number:,}")
     return table
 
 
-def _histogram(histogram: Histogram, title: str) -> Grid:
+def _histogram(histogram: WindowHistogram, title: str) -> Grid:
     """Bins that hold something, and those between them."""
     table = grid(f"<{title}", "<", ">windows kept")
     filled = [i for i, number in enumerate(histogram.counts) if number]

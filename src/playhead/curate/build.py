@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.curate.config import WindowConfig
-from playhead.curate.faults import Row, check_row, check_words
-from playhead.curate.reasons import WINDOW_REASONS
+from playhead.curate.config import WINDOW_REASONS, WindowConfig
+from playhead.curate.rows import CurateRow, check_row, check_words
 
 NO_SPEAKER = "no-speaker"
 LEAST_SEGMENTS = 2
@@ -16,7 +15,7 @@ LOSS_NAMES = [(f"lost_{reason}", f"dur_lost_{reason}") for reason in WINDOW_REAS
 _SHOWN_SPEAKERS = 5
 
 
-def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) -> Row:
+def build_windows(row: CurateRow, config: WindowConfig, *, loss_details: bool = True) -> CurateRow:
     """The row with its `windows`, `stats` and `truncation_events`.
 
     Law: equal to the row that NeMo Curator's ALM builder makes, in values, kinds of numbers and order of keys; without
@@ -27,7 +26,7 @@ def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) 
     stats = fresh_stats(row)
     if row["audio_sample_rate"] < config.min_sample_rate:
         stats.update(lost_sr=len(segments), dur_lost_sr=stats["total_dur"])
-        windows: list[Row] = []
+        windows: list[CurateRow] = []
         events = 0
         others = {"audio_filepath": row["audio_filepath"]}
     else:
@@ -38,10 +37,10 @@ def build_windows(row: Row, config: WindowConfig, *, loss_details: bool = True) 
     return {**others, "windows": windows, "stats": stats, "truncation_events": events}
 
 
-def fresh_stats(row: Row) -> Row:
+def fresh_stats(row: CurateRow) -> CurateRow:
     """The stats of a row before anything is lost."""
     segments = row["segments"]
-    stats: Row = {
+    stats: CurateRow = {
         "total_segments": len(segments),
         "total_dur": add_up([segment["end"] - segment["start"] for segment in segments]),
         "swift_path": row.get("swift_audio_filepath", ""),
@@ -61,8 +60,8 @@ def add_up(numbers: Iterable[float]) -> float:
     return total
 
 
-def _all_windows(segments: list[Row], config: WindowConfig, stats: Row) -> tuple[list[Row], int]:
-    windows: list[Row] = []
+def _all_windows(segments: list[CurateRow], config: WindowConfig, stats: CurateRow) -> tuple[list[CurateRow], int]:
+    windows: list[CurateRow] = []
     events = 0
     for first, segment in enumerate(segments):
         if bandwidth(segment) < config.min_bandwidth:
@@ -89,14 +88,14 @@ def _all_windows(segments: list[Row], config: WindowConfig, stats: Row) -> tuple
 class _Grown:
     """Segments taken from one on, without dropped fields; the segment at which it stopped, or the last."""
 
-    segments: list[Row]
+    segments: list[CurateRow]
     end: float
     stop: int
     truncated: bool
 
 
-def _grow(segments: list[Row], first: int, config: WindowConfig) -> _Grown:
-    taken: list[Row] = []
+def _grow(segments: list[CurateRow], first: int, config: WindowConfig) -> _Grown:
+    taken: list[CurateRow] = []
     start, end = segments[first]["start"], segments[first]["end"]
     limit = start + config.max_duration
     for at in range(first, len(segments)):
@@ -118,12 +117,12 @@ def _grow(segments: list[Row], first: int, config: WindowConfig) -> _Grown:
     return _Grown(taken, end, len(segments) - 1, False)
 
 
-def _fits(taken: list[Row], segment: Row, config: WindowConfig) -> bool:
+def _fits(taken: list[CurateRow], segment: CurateRow, config: WindowConfig) -> bool:
     durations = speaker_durations([*taken, segment])
     return len(durations) <= config.max_speakers and NO_SPEAKER not in durations
 
 
-def cut_segment(segment: Row, words: list[Row], dropped: frozenset[str]) -> Row:
+def cut_segment(segment: CurateRow, words: list[CurateRow], dropped: frozenset[str]) -> CurateRow:
     """A segment with only these of its words: it ends with the last of them, or where it starts if there are none."""
     part = without(segment, dropped)
     if "words" not in dropped:
@@ -141,12 +140,12 @@ def _is_window(grown: _Grown, start: float, config: WindowConfig) -> bool:
     return len(grown.segments) >= LEAST_SEGMENTS and enough
 
 
-def _lose(stats: Row, reason: str, segment: Row) -> None:
+def _lose(stats: CurateRow, reason: str, segment: CurateRow) -> None:
     stats[f"lost_{reason}"] += 1
     stats[f"dur_lost_{reason}"] += segment["end"] - segment["start"]
 
 
-def _blame_next(stats: Row, next_segment: Row, segment: Row, config: WindowConfig) -> None:
+def _blame_next(stats: CurateRow, next_segment: CurateRow, segment: CurateRow, config: WindowConfig) -> None:
     """Only a missing `speaker` counts as none here; an empty one does not."""
     if next_segment.get("speaker", NO_SPEAKER) == NO_SPEAKER:
         _lose(stats, "no_spkr", segment)
@@ -154,7 +153,7 @@ def _blame_next(stats: Row, next_segment: Row, segment: Row, config: WindowConfi
         _lose(stats, "next_seg_bm", segment)
 
 
-def _record(segments: list[Row], first: int, grown: _Grown, config: WindowConfig) -> Row:
+def _record(segments: list[CurateRow], first: int, grown: _Grown, config: WindowConfig) -> CurateRow:
     return {
         "index": first,
         "window_segs": grown.segments,
@@ -163,18 +162,18 @@ def _record(segments: list[Row], first: int, grown: _Grown, config: WindowConfig
     }
 
 
-def without(fields: Row, names: frozenset[str]) -> Row:
+def without(fields: CurateRow, names: frozenset[str]) -> CurateRow:
     if names.isdisjoint(fields):
         return fields.copy()
     return {key: value for key, value in fields.items() if key not in names}
 
 
-def bandwidth(segment: Row) -> float:
+def bandwidth(segment: CurateRow) -> float:
     found: float = segment.get("metrics", {}).get("bandwidth", 0)
     return found
 
 
-def speaker_durations(segments: list[Row]) -> dict[Any, float]:
+def speaker_durations(segments: list[CurateRow]) -> dict[Any, float]:
     """Seconds by speaker, in order of first speech; without a speaker, or with an empty one, seconds are nobody's."""
     durations: dict[Any, float] = {}
     for segment in segments:

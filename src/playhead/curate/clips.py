@@ -5,19 +5,19 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from playhead.errors import DataError, PrepareError
+from playhead.errors import DataError, PlayheadError, PrepareError
+from playhead.read.media import MediaBytes, Timed, open_media, segment_frames
+from playhead.read.wav import MAGICS, NoDecoderError, Wav, open_wav
+from playhead.store import Files
 from playhead.types import Array
 
-Kind = Literal["wav", "flac"]
+AudioKind = Literal["wav", "flac"]
 
-ROUNDING_SECONDS = 0.001  # manifests round to milliseconds: a window that ends so much past the end ends with the file
-
-# What the samples are read as, and stored as in WAV and in FLAC, which has no samples of 32 bits and none that float.
+# What samples are read as, and stored as in WAV and in FLAC, which has no samples of 32 bits and no floats.
 _STORED = {
     "PCM_S8": ("int16", "PCM_16", "PCM_16"),
     "PCM_U8": ("int16", "PCM_16", "PCM_16"),
@@ -28,68 +28,131 @@ _STORED = {
     "DOUBLE": ("float64", "DOUBLE", "PCM_24"),
 }
 _LOSSY = ("float32", "PCM_16", "PCM_16")
+_SUBTYPES = {"u1": "PCM_U8", "<i2": "PCM_16", "i3": "PCM_24", "<i4": "PCM_32", "<f4": "FLOAT", "<f8": "DOUBLE"}
 _WIDTHS = {"PCM_16": 2, "PCM_24": 3, "PCM_32": 4, "FLOAT": 4, "DOUBLE": 8}
+_BUFFER_BYTES = 1 << 18
+
+
+class _Recording(Timed, Protocol):
+    @property
+    def subtype(self) -> str: ...
+
+    def samples(self, first: int, end: int) -> Array: ...
 
 
 @dataclass
 class Recordings:
     """Recordings to cut clips from; the last one stays open, because windows of one follow one another."""
 
-    kind: Kind
+    kind: AudioKind
+    files: Files
     _path: str | None = None
-    _file: Any = None
+    _opened: _Recording | None = None
 
     def clip(self, path: str, offset: float, duration: float) -> bytes:
         """The audio from `offset` on. Law: where the kind can hold them, its samples are those of the recording."""
-        file = self._open(path)
-        first, last = round(offset * file.samplerate), round((offset + duration) * file.samplerate)
-        if file.frames < last <= file.frames + ROUNDING_SECONDS * file.samplerate:
-            last = file.frames
-        if not 0 <= first < last <= file.frames:
-            raise DataError(
-                f"{path}: the window is not within the recording",
-                found=f"a window from {offset:g} to {offset + duration:g} s",
-                expected=f"times up to {file.frames / file.samplerate:g} s",
-            )
-        dtype, in_wav, in_flac = _STORED.get(file.subtype, _LOSSY)
+        if self._opened is None or path != self._path:
+            self._opened, self._path = _open(open_media(self.files, path)), path
+        recording = self._opened
+        samples = recording.samples(*segment_frames(path, recording, offset, duration))
+        dtype, in_wav, in_flac = _STORED.get(recording.subtype, _LOSSY)
         stored = in_wav if self.kind == "wav" else in_flac
-        samples = self._samples(path, first, last - first, dtype)
         if dtype.startswith("float") and stored.startswith("PCM"):
             samples = _integers(samples, _WIDTHS[stored])
         if self.kind == "wav":
-            return _wav(samples, file.samplerate, stored)
-        return _flac(samples, file.samplerate, stored, path)
+            return _wav(samples, recording.rate, stored)
+        return _flac(samples, recording.rate, stored, path)
 
-    def _samples(self, path: str, first: int, count: int, dtype: str) -> Array:
+
+def _open(source: MediaBytes) -> _Recording:
+    """PCM WAV by our own decoder, everything else by soundfile."""
+    if bytes(source.head[:4]) in MAGICS:
+        try:
+            return _WavRecording(source, open_wav(source))
+        except NoDecoderError:
+            pass
+    return _SoundFileRecording(source)
+
+
+@dataclass(frozen=True)
+class _WavRecording:
+    source: MediaBytes
+    wav: Wav
+
+    @property
+    def rate(self) -> int:
+        return self.wav.rate
+
+    @property
+    def num_frames(self) -> int:
+        return self.wav.num_frames
+
+    @property
+    def subtype(self) -> str:
+        return _SUBTYPES[self.wav.stored]
+
+    def samples(self, first: int, end: int) -> Array:
+        (data,) = self.source.ranges([self.wav.byte_range(first, end)])
+        return self.wav.exact(data)
+
+
+class _SoundFileRecording:
+    def __init__(self, source: MediaBytes) -> None:
+        self._path, self._stream = source.path, _Stream(source)
         soundfile = import_soundfile()
         try:
-            self._file.seek(first)
-            samples: Array = self._file.read(count, dtype=dtype, always_2d=True)
+            self._file = soundfile.SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
         except soundfile.SoundFileError as error:
-            raise DataError(f"{path}: cannot be decoded", found=_said(error)) from error
-        if len(samples) != count:
+            raise self._stream.problem or DataError(
+                f"{self._path}: is no audio file that can be read", found=_said(error)
+            ) from error
+        self.rate: int = self._file.samplerate
+        self.num_frames: int = self._file.frames
+        self.subtype: str = self._file.subtype
+
+    def samples(self, first: int, end: int) -> Array:
+        soundfile = import_soundfile()
+        dtype = _STORED.get(self.subtype, _LOSSY)[0]
+        try:
+            self._file.seek(first)
+            samples: Array = self._file.read(end - first, dtype=dtype, always_2d=True)
+        except soundfile.SoundFileError as error:
+            raise self._stream.problem or DataError(f"{self._path}: cannot be decoded", found=_said(error)) from error
+        if self._stream.problem is not None:
+            raise self._stream.problem
+        if len(samples) != end - first:
             raise DataError(
-                f"{path}: is cut off", found=f"{first + len(samples):,} frames", expected=f"{self._file.frames:,}"
+                f"{self._path}: is cut off", found=f"{first + len(samples):,} frames", expected=f"{self.num_frames:,}"
             )
         return samples
 
-    def _open(self, path: str) -> Any:
-        if path != self._path:
-            self.close()
-            soundfile = import_soundfile()
-            if not Path(path).is_file():
-                raise DataError(f"{path}: no such file", fix="restore it, or set audio_root to where audio paths begin")
-            try:
-                self._file = soundfile.SoundFile(path)
-            except soundfile.SoundFileError as error:
-                raise DataError(f"{path}: is no audio file that can be read", found=_said(error)) from error
-            self._path = path
-        return self._file
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._path = self._file = None
+class _Stream(io.RawIOBase):
+    """A medium as a file object. Its first error is kept: soundfile does not let one pass through its library."""
+
+    def __init__(self, source: MediaBytes) -> None:
+        self._source, self._position = source, 0
+        self.problem: PlayheadError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._source.read(self._position, len(buffer))
+        except PlayheadError as error:
+            self.problem = self.problem or error
+            return 0
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def _integers(samples: Array, width: int) -> Array:

@@ -10,15 +10,14 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.curate.build import LOSS_NAMES, add_up, build_windows, speaker_durations
-from playhead.curate.config import WindowConfig
+from playhead.curate.config import CutConfig, WindowConfig
+from playhead.curate.cutting import cut_row
 from playhead.curate.fast_windows import curate_fast, suits
-from playhead.curate.faults import Row
-from playhead.curate.manifest import Source, window_lines
+from playhead.curate.kernels import FloatArray, overlaps_of
+from playhead.curate.manifest import WindowSource, speakers_of, window_lines
 from playhead.curate.overlap import among, filter_overlaps, times_of
-from playhead.curate.overlap_kernels import overlaps_of
-from playhead.curate.row_json import decode, read_row, write_row
+from playhead.curate.rows import CurateRow, check_row, decode, read_row, write_row
 from playhead.curate.tally import RowFacts
-from playhead.curate.window_kernels import FloatArray
 from playhead.types import IntArray
 
 
@@ -61,7 +60,7 @@ class Curator:
         self._line += b"\n"
         facts = _facts(row, found.row, found.heard, found.kept, found.overlaps, found.kept_overlaps)
         facts.build_seconds, facts.filter_seconds = found.build_seconds, found.filter_seconds
-        return Curated(self._line, window_lines(row, found.kept_segments, Source(file, number)), facts)
+        return Curated(self._line, window_lines(row, found.kept_segments, WindowSource(file, number)), facts)
 
     def plainly(self, row: Any, file: str = "", number: int = 0) -> Curated:
         """The row by the stages' plain functions."""
@@ -79,11 +78,13 @@ class Curator:
         facts = _facts(row, found, heard, kept, overlaps_of(times), overlaps_of([times[i] for i in kept]))
         facts.low_rate = row["audio_sample_rate"] < self._config.min_sample_rate
         facts.build_seconds, facts.filter_seconds = between - began, ended - between
-        return Curated(line, window_lines(row, [windows[i]["segments"] for i in kept], Source(file, number)), facts)
+        return Curated(
+            line, window_lines(row, [windows[i]["segments"] for i in kept], WindowSource(file, number)), facts
+        )
 
 
 def _facts(
-    row: Row, found: Row, heard: IntArray, kept: list[int], overlaps: FloatArray, kept_overlaps: FloatArray
+    row: CurateRow, found: CurateRow, heard: IntArray, kept: list[int], overlaps: FloatArray, kept_overlaps: FloatArray
 ) -> RowFacts:
     """Of a row and what was found in it: speakers and overlaps of all windows; numbers and overlaps of the kept."""
     stats, has_windows = found["stats"], bool(found["windows"])
@@ -93,8 +94,6 @@ def _facts(
         last_end=float(max([segment["end"] for segment in row["segments"]], default=0.0)),
         total_dur=stats["total_dur"],
         losses={reason: (stats[a], stats[b]) for reason, (a, b) in zip(WindowConfig.reasons, LOSS_NAMES, strict=True)},
-        truncation_events=found["truncation_events"],
-        low_rate=False,
         durations=np.array(durations, dtype=np.float64),
         speakers=heard,
         overlaps=overlaps,
@@ -103,6 +102,48 @@ def _facts(
         kept_dur=add_up([durations[i] for i in kept]),
         total_dur_window=found["total_dur_window"] if has_windows else 0.0,
         filtered_dur=found["filtered_dur"] if has_windows else 0.0,
-        build_seconds=0.0,
-        filter_seconds=0.0,
+        truncation_events=found["truncation_events"],
+    )
+
+
+class Cutter:
+    """Does row after row. Every window that is cut is kept."""
+
+    def __init__(self, config: CutConfig) -> None:
+        self._config = config
+
+    def curate(self, line: bytes, file: str = "", number: int = 0) -> Curated:
+        """Raises a RowError that says what is wrong with the line. `file` and row number are its source."""
+        row = read_row(line)
+        began = perf_counter()
+        check_row(row, required=("audio_filepath",))
+        found = cut_row(row, self._config)
+        facts = _cut_facts(row, found)
+        facts.build_seconds = perf_counter() - began
+        windows = found["windows"]
+        times = [(window["start"], window["end"]) for window in windows]
+        source = WindowSource(file, number)
+        lines = window_lines(row, [window["segments"] for window in windows], source, times)
+        return Curated(write_row(found), lines, facts)
+
+
+def _cut_facts(row: CurateRow, found: CurateRow) -> RowFacts:
+    stats, windows = found["stats"], found["windows"]
+    times = [(window["end"], window["start"]) for window in windows]
+    durations = [end - start for end, start in times]
+    overlaps = overlaps_of(times)
+    ends = [segment["end"] for segment in row.get("segments", [])]
+    return RowFacts(
+        num_segments=stats["total_segments"],
+        last_end=float(row.get("duration") or max(ends, default=0.0)),
+        total_dur=stats["total_dur"],
+        losses={name: (stats[f"lost_{name}"], stats[f"dur_lost_{name}"]) for name in CutConfig.reasons},
+        durations=np.array(durations, dtype=np.float64),
+        speakers=np.array([len(speakers_of(window["segments"])) for window in windows], dtype=np.int64),
+        overlaps=overlaps,
+        kept=np.arange(len(windows)),
+        kept_overlaps=overlaps,
+        kept_dur=add_up(durations),
+        total_dur_window=sum(durations, 0.0),
+        filtered_dur=sum(durations, 0.0),
     )

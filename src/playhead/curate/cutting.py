@@ -6,16 +6,54 @@ Times are counted in whole microseconds, so that lengths and losses are exact.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from playhead.curate.config import is_finite
-from playhead.curate.cut_config import CutConfig
-from playhead.curate.reasons import BETWEEN_HOPS, PAST_END, TOO_SHORT
-from playhead.curate.spans import Span, minus, union
-from playhead.curate.summary import Loss
-from playhead.errors import DataError
+from playhead.curate.config import BETWEEN_HOPS, PAST_END, TOO_SHORT, CutConfig, is_finite
+from playhead.curate.rows import RowError
+from playhead.curate.summary import SpeechLoss
+from playhead.recipe.words import describe
+
+
+class TimeSpan(NamedTuple):
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+def union(spans: Iterable[TimeSpan], nearer_than: int = 0) -> list[TimeSpan]:
+    """What any of the spans covers, and the gaps nearer than so much. Spans that only touch stay apart."""
+    found: list[TimeSpan] = []
+    for span in sorted(spans):
+        if found and span.start - found[-1].end < nearer_than:
+            found[-1] = TimeSpan(found[-1].start, max(found[-1].end, span.end))
+        else:
+            found.append(span)
+    return found
+
+
+def minus(spans: Sequence[TimeSpan], others: Sequence[TimeSpan]) -> list[TimeSpan]:
+    """What of the spans none of the others covers. Both sorted; the others may overlap."""
+    found = []
+    first = 0
+    for span in spans:
+        position = span.start
+        while first < len(others) and others[first].end <= span.start:
+            first += 1
+        for other in others[first:]:
+            if other.start >= span.end:
+                break
+            if other.start > position:
+                found.append(TimeSpan(position, other.start))
+            position = max(position, other.end)
+        if position < span.end:
+            found.append(TimeSpan(position, span.end))
+    return found
+
 
 _TICKS = 1_000_000
 _MOST_WINDOWS = 1_000_000  # of a recording; more are times in another unit, and would fill the memory
@@ -35,7 +73,7 @@ class Cuts:
     """Law: every moment of speech is in a window, or in exactly one loss."""
 
     windows: list[Cut]
-    losses: dict[str, Loss]
+    losses: dict[str, SpeechLoss]
     speech_seconds: float
 
 
@@ -50,11 +88,11 @@ def cut(segments: Sequence[Mapping[str, Any]], duration: float | None, config: C
     ends = [span.end for span in spans]
     end = max(ends, default=0) if duration is None else ticks(duration)
     whole = union(span for span in spans if span.length)
-    past = minus(whole, [Span(0, end)])
-    speech = [Span(span.start, min(span.end, end)) for span in whole if span.start < end]
+    past = minus(whole, [TimeSpan(0, end)])
+    speech = [TimeSpan(span.start, min(span.end, end)) for span in whole if span.start < end]
     if config.by == "silence":
         windows = _by_silence(union(speech, ticks(config.min_silence)), config)
-        hopped_over: list[Span] = []
+        hopped_over: list[TimeSpan] = []
     else:
         windows, rest = _by_hop(end, config)
         hopped_over = minus(minus(speech, windows), rest)
@@ -62,12 +100,12 @@ def cut(segments: Sequence[Mapping[str, Any]], duration: float | None, config: C
     losses = {BETWEEN_HOPS: hopped_over, PAST_END: past, TOO_SHORT: too_short}
     return Cuts(
         _with_segments(windows, spans),
-        {reason: Loss(len(lost), _seconds(lost)) for reason, lost in losses.items() if lost},
+        {reason: SpeechLoss(len(lost), _seconds(lost)) for reason, lost in losses.items() if lost},
         _seconds(whole),
     )
 
 
-def _check_number(spans: Sequence[Span], duration: float | None, config: CutConfig) -> None:
+def _check_number(spans: Sequence[TimeSpan], duration: float | None, config: CutConfig) -> None:
     """Refuse a recording of more windows than any has."""
     end = max((span.end for span in spans), default=0) if duration is None else ticks(duration)
     if config.by == "hop":
@@ -75,20 +113,21 @@ def _check_number(spans: Sequence[Span], duration: float | None, config: CutConf
     else:  # parted speech; windows that end at silences are no more than the segments
         length, each = sum(span.length for span in spans), config.max_seconds
     if length // ticks(each) > _MOST_WINDOWS:
-        raise DataError(
-            "duration: too many windows" if duration is not None else "segments: too many windows",
+        raise RowError(
+            "segments" if duration is None else "duration",
+            "too many windows",
             found=f"{length / _TICKS:,.0f} s to be cut every {each:g} s",
             expected=f"{_MOST_WINDOWS:,} windows of a recording at most; times in seconds, from its beginning",
         )
 
 
-def _by_silence(speech: Sequence[Span], config: CutConfig) -> list[Span]:
+def _by_silence(speech: Sequence[TimeSpan], config: CutConfig) -> list[TimeSpan]:
     """Windows from where speech begins to where it ends. Speech above the maximum is parted, at the maximum.
 
     Speech that reaches no minimum, not even with what follows, is left out.
     """
     least, most = ticks(config.min_seconds), ticks(config.max_seconds)
-    windows: list[Span] = []
+    windows: list[TimeSpan] = []
     i, start = 0, speech[0].start if speech else 0
     while i < len(speech):
         beyond = i  # the first that ends too late for this window
@@ -96,17 +135,17 @@ def _by_silence(speech: Sequence[Span], config: CutConfig) -> list[Span]:
             beyond += 1
         last = _last_before_the_longest_silence(speech, range(i, beyond), start + least)
         if last is None and beyond < len(speech) and _has_to_be_parted(speech[beyond], start, most):
-            windows.append(Span(start, start + most))
+            windows.append(TimeSpan(start, start + most))
             i, start = beyond, start + most
             continue
         if last is not None:
-            windows.append(Span(start, speech[last].end))
+            windows.append(TimeSpan(start, speech[last].end))
         i = i + 1 if last is None else last + 1
         start = speech[i].start if i < len(speech) else 0
     return windows
 
 
-def _last_before_the_longest_silence(speech: Sequence[Span], choice: range, earliest: int) -> int | None:
+def _last_before_the_longest_silence(speech: Sequence[TimeSpan], choice: range, earliest: int) -> int | None:
     """The speech after which to cut: the last of all, or before the longest silence, of equal ones the later."""
     best, longest = None, -1
     for i in choice:
@@ -119,19 +158,19 @@ def _last_before_the_longest_silence(speech: Sequence[Span], choice: range, earl
     return best
 
 
-def _has_to_be_parted(span: Span, start: int, most: int) -> bool:
+def _has_to_be_parted(span: TimeSpan, start: int, most: int) -> bool:
     """Whether speech that begins within a window, at or after its start, is too long for any window."""
     begins = max(span.start, start)
     return begins < start + most and span.end - begins > most
 
 
-def _by_hop(end: int, config: CutConfig) -> tuple[list[Span], list[Span]]:
+def _by_hop(end: int, config: CutConfig) -> tuple[list[TimeSpan], list[TimeSpan]]:
     """A window every hop, up to the first that reaches the end; and that one apart, if it is too short."""
     least, most = ticks(config.min_seconds), ticks(config.max_seconds)
     hop = most if config.hop_seconds is None else ticks(config.hop_seconds)
-    windows: list[Span] = []
+    windows: list[TimeSpan] = []
     for start in range(0, end, hop):
-        window = Span(start, min(start + most, end))
+        window = TimeSpan(start, min(start + most, end))
         if window.length < least:
             return windows, [window]
         windows.append(window)
@@ -140,7 +179,7 @@ def _by_hop(end: int, config: CutConfig) -> tuple[list[Span], list[Span]]:
     return windows, []
 
 
-def _with_segments(windows: Sequence[Span], segments: Sequence[Span]) -> list[Cut]:
+def _with_segments(windows: Sequence[TimeSpan], segments: Sequence[TimeSpan]) -> list[Cut]:
     starts = [segment.start for segment in segments]
     latest: list[int] = []  # the latest end so far: rising, though the ends need not be
     for segment in segments:
@@ -153,16 +192,17 @@ def _with_segments(windows: Sequence[Span], segments: Sequence[Span]) -> list[Cu
     return found
 
 
-def _spans(segments: Sequence[Mapping[str, Any]]) -> list[Span]:
-    spans: list[Span] = []
+def _spans(segments: Sequence[Mapping[str, Any]]) -> list[TimeSpan]:
+    spans: list[TimeSpan] = []
     for i, segment in enumerate(segments):
         start, end = (_time(segment, name, i) for name in ("start", "end"))
         if end < start:
-            raise DataError(f"segments[{i}]: ends before it starts", found=f"start {start:g}, end {end:g}")
-        spans.append(Span(ticks(start), ticks(end)))
+            raise RowError(f"segments[{i}]", "ends before it starts", found=f"start {start:g}, end {end:g}")
+        spans.append(TimeSpan(ticks(start), ticks(end)))
         if i and spans[i].start < spans[i - 1].start:
-            raise DataError(
-                f"segments[{i}]: starts before the one before it",
+            raise RowError(
+                f"segments[{i}]",
+                "starts before the one before it",
                 found=f"start {start:g} after start {spans[i - 1].start / _TICKS:g}",
                 expected="segments sorted by start",
             )
@@ -173,7 +213,7 @@ def _time(segment: Mapping[str, Any], name: str, i: int) -> float:
     value: Any = segment.get(name)
     if not is_finite(value) or value < 0:
         found = "none" if value is None else repr(value)
-        raise DataError(f"segments[{i}].{name}: is no time", found=found, expected="seconds, 0 or more")
+        raise RowError(f"segments[{i}].{name}", "is no time", found=found, expected="seconds, 0 or more")
     return float(value)
 
 
@@ -182,5 +222,60 @@ def ticks(seconds: float) -> int:
     return round(seconds * _TICKS)
 
 
-def _seconds(spans: Sequence[Span]) -> float:
+def _seconds(spans: Sequence[TimeSpan]) -> float:
     return sum(span.length for span in spans) / _TICKS
+
+
+_OF_THE_WHOLE = ("text", "words")
+
+
+def cut_row(row: Mapping[str, Any], config: CutConfig) -> dict[str, Any]:
+    """The row without its `segments`, with `windows` (each `segments`, `start`, `end`) and `stats`.
+
+    A segment that a window parts has the window's bounds there, and neither `text` nor `words`: which of them fall
+    into the part is not known. `stats` are counts and seconds: `total_segments`, `total_dur` of speech, and
+    `lost_*`, `dur_lost_*` for every reason.
+    """
+    segments = row.get("segments", [] if config.by == "hop" else None)
+    if not isinstance(segments, list) or not all(isinstance(segment, dict) for segment in segments):
+        raise RowError("segments", "is no list of segments", found=describe(segments), expected="a list of objects")
+    duration = _duration(row)
+    found = cut(segments, duration, config)
+    windows = [
+        {"segments": _parts(segments, window, duration), "start": window.start, "end": window.end}
+        for window in found.windows
+    ]
+    kept = {name: value for name, value in row.items() if name != "segments"}
+    return {**kept, "windows": windows, "stats": _stats(len(segments), found)}
+
+
+def _parts(segments: list[dict[str, Any]], window: Cut, duration: float | None) -> list[dict[str, Any]]:
+    parts = []
+    for whole in segments[window.first_segment : window.last_segment + 1]:
+        segment = whole if duration is None or whole["end"] <= duration else {**whole, "end": duration}
+        early, late = ticks(segment["start"]) < ticks(window.start), ticks(segment["end"]) > ticks(window.end)
+        if early and ticks(segment["end"]) <= ticks(window.start):
+            continue  # it was over before, and a longer one around it was not
+        times = {**({"start": window.start} if early else {}), **({"end": window.end} if late else {})}
+        left_out = _OF_THE_WHOLE if times else ()
+        parts.append({name: times.get(name, value) for name, value in segment.items() if name not in left_out})
+    return parts
+
+
+def _stats(num_segments: int, found: Cuts) -> dict[str, Any]:
+    stats: dict[str, Any] = {"total_segments": num_segments, "total_dur": found.speech_seconds}
+    for reason in CutConfig.reasons:
+        loss = found.losses.get(reason)
+        stats[f"lost_{reason}"] = 0 if loss is None else loss.count
+        stats[f"dur_lost_{reason}"] = 0.0 if loss is None else loss.seconds
+    return stats
+
+
+def _duration(row: Mapping[str, Any]) -> float | None:
+    value = row.get("duration")
+    if value is None:
+        return None
+    if not is_finite(value) or value < 0:
+        found = "a number above 1e300" if isinstance(value, int) and value > 0 else repr(value)
+        raise RowError("duration", "is no length", found=found, expected="seconds, 0 or more")
+    return float(value)

@@ -16,10 +16,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from playhead.curate.build import LEAST_SEGMENTS, LOSS_NAMES, cut_segment, fresh_stats, without
 from playhead.curate.build import NO_SPEAKER as NO_SPEAKER_NAME
 from playhead.curate.config import WindowConfig
-from playhead.curate.faults import Row
-from playhead.curate.overlap import Times, add_kept, among
-from playhead.curate.overlap_kernels import filter_windows, overlaps_of
-from playhead.curate.window_kernels import (
+from playhead.curate.kernels import (
     EMPTY,
     MISSING,
     NO_SPEAKER,
@@ -27,9 +24,13 @@ from playhead.curate.window_kernels import (
     NULL,
     PART_TAKEN,
     FloatArray,
+    filter_windows,
     grow_windows,
     judge_windows,
+    overlaps_of,
 )
+from playhead.curate.overlap import Times, add_kept, among
+from playhead.curate.rows import CurateRow
 from playhead.types import BoolArray, IntArray
 
 _LARGEST = 1 << 40  # sums of whole numbers up to it are exact in a float
@@ -71,12 +72,12 @@ class FastRow(Struct, frozen=True):
     numbers of the kept windows, with their overlaps and segments; and the seconds that each stage took.
     """
 
-    row: Row
+    row: CurateRow
     heard: IntArray
     overlaps: FloatArray
     kept: list[int]
     kept_overlaps: FloatArray
-    kept_segments: list[list[Row]]
+    kept_segments: list[list[CurateRow]]
     build_seconds: float
     filter_seconds: float
 
@@ -177,11 +178,11 @@ def _grow(speech: _Speech, config: WindowConfig) -> IntArray:
 class _Parts(NamedTuple):
     """Different parts of cut segments, without dropped fields; of each start, the number of its part, or -1."""
 
-    segments: list[Row]
+    segments: list[CurateRow]
     numbers: list[int]
 
 
-def _cut_parts(segments: list[Row], speech: _Speech, grown: IntArray, config: WindowConfig) -> _Parts | None:
+def _cut_parts(segments: list[CurateRow], speech: _Speech, grown: IntArray, config: WindowConfig) -> _Parts | None:
     """None where words are not in the order of their ends; raises a ValidationError where they are unusual."""
     stops, _, cuts = grown.tolist()
     word_ends: dict[int, list[float]] = {}
@@ -248,7 +249,9 @@ def _take(items: list[_Item], run: list[int]) -> list[_Item]:
     return items[first:after] if part < 0 else [*items[first:after], items[part]]
 
 
-def _build(row: Row, segments: list[Row], judged: _Judged, config: WindowConfig, loss_details: bool) -> Row:
+def _build(
+    row: CurateRow, segments: list[CurateRow], judged: _Judged, config: WindowConfig, loss_details: bool
+) -> CurateRow:
     """What `build_windows` gives, with segments as texts; each segment and each part is encoded once."""
     texts = list(map(Raw, _encode_lines(segments).split(b"\n")))
     windows = [

@@ -4,37 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from glob import escape, has_magic
 from pathlib import Path
 
 import numpy as np
 from msgspec import Struct
 
-from playhead.errors import DataError, RecipeError
+from playhead.errors import DataError, RecipeError, StoreError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import read_lines
-from playhead.store import Stamp, is_url, list_files, open_file, stamp
-from playhead.store.globbing import has_magic
-from playhead.store.remote import list_remote
+from playhead.store import File, Files, Stamp, is_url, list_files
 
 SUFFIXES = (".jsonl", ".json")
-MEANS = ScanLimits(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
+LIMITS = ScanLimits(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
 
 _REMOTE_BYTES = 1 << 23  # a request for a little costs as much as one for more
 _ROWS_TO_A_MARK = 256
 _KEPT_BYTES = 1 << 23
 
 
-class Input(Struct, frozen=True):
+class CurateInput(Struct, frozen=True):
     """A file, and what it was when the run began."""
 
     path: str
     stamp: Stamp
 
 
-class Span(Struct, frozen=True):
+class RowSpan(Struct, frozen=True):
     """Consecutive rows of a file. Reading begins at a mark: `byte`, on `line`, `skip` rows before the first."""
 
-    input: Input
+    input: CurateInput
     first_row: int
     num_rows: int
     byte: int
@@ -42,26 +41,26 @@ class Span(Struct, frozen=True):
     skip: int
 
 
-class Survey(Struct, frozen=True):
+class InputSurvey(Struct, frozen=True):
     """A file's number of rows, and the byte and line of every 256th."""
 
-    input: Input
+    input: CurateInput
     num_rows: int
     marks: tuple[tuple[int, int], ...]
 
-    def span(self, first: int, num_rows: int) -> Span:
+    def span(self, first: int, num_rows: int) -> RowSpan:
         byte, line = self.marks[first // _ROWS_TO_A_MARK] if num_rows else (0, 1)
-        return Span(self.input, first, num_rows, byte, line, first % _ROWS_TO_A_MARK)
+        return RowSpan(self.input, first, num_rows, byte, line, first % _ROWS_TO_A_MARK)
 
 
-def find_inputs(words: Sequence[str], out: Path) -> list[Input]:
+def find_inputs(files: Files, words: Sequence[str], out: Path) -> list[CurateInput]:
     """The files that paths, directories and patterns name, in that order. Law: none twice, none inside `out`.
 
     A directory may hold `out`: what is in that is not among its manifests, or a second run would find the first one's.
     """
-    patterns = [pattern for word in words for pattern in _within(word, out.resolve())]
-    paths = list_files(patterns)
-    inside = [path for path in paths if not is_url(path) and Path(path).resolve().is_relative_to(out.resolve())]
+    patterns = [pattern for word in words for pattern in _within(files, word, out.resolve())]
+    paths = list_files(files, patterns)
+    inside = [path for path in paths if _is_in(path, out.resolve())]
     if inside:
         raise RecipeError(
             f"{inside[0]}: lies in the directory to write to",
@@ -69,20 +68,18 @@ def find_inputs(words: Sequence[str], out: Path) -> list[Input]:
             expected="inputs and outputs in directories apart",
             fix="choose another --out",
         )
-    return [Input(path, stamp(path)) for path in paths]
+    return [CurateInput(path, files.stamp(path)) for path in paths]
 
 
-def _within(word: str, out: Path) -> list[str]:
-    """The manifests in a directory, local or under a prefix of a store; what is no directory stands for itself."""
-    path = Path(word)
-    if is_url(word) and not has_magic(word) and path.suffix not in SUFFIXES:
-        found = [url for url in list_remote(word) if url.endswith(SUFFIXES)]
-    elif path.is_dir():
-        holds_out = path.resolve() in out.parents
-        named = (file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-        found = sorted(str(file) for file in named if not (holds_out and file.resolve().is_relative_to(out)))
-    else:
+def _within(files: Files, word: str, out: Path) -> list[str]:
+    """The manifests in a directory, or under a prefix of a store; what is no directory stands for itself."""
+    is_prefix = is_url(word) and not has_magic(word) and not word.endswith(SUFFIXES)
+    if not is_prefix and not Path(word).is_dir():
         return [word]
+    everywhere = f"{escape(word.rstrip('/'))}/**/*"
+    found = sorted(path for suffix in SUFFIXES for path in files.list(everywhere + suffix))
+    if not is_prefix and Path(word).resolve() in out.parents:
+        found = [path for path in found if not _is_in(path, out)]
     if not found:
         raise DataError(
             f"{word}: holds no manifest", expected="files that end in .jsonl or .json", fix="correct the path"
@@ -90,32 +87,35 @@ def _within(word: str, out: Path) -> list[str]:
     return found
 
 
-def _means(path: str) -> ScanLimits:
-    return replace(MEANS, chunk_bytes=_REMOTE_BYTES) if is_url(path) else MEANS
+def _is_in(path: str, directory: Path) -> bool:
+    return not is_url(path) and Path(path).resolve().is_relative_to(directory)
 
 
-def survey(given: Input) -> Survey:
+def _limits(path: str) -> ScanLimits:
+    return replace(LIMITS, chunk_bytes=_REMOTE_BYTES) if is_url(path) else LIMITS
+
+
+def survey(files: Files, given: CurateInput) -> InputSurvey:
     num_rows = 0
     marks: list[tuple[int, int]] = []
-    with open_file(given.path) as file:
-        for lines in read_lines(file, _means(given.path)):
-            line, counted = lines.first_line, 0
-            for row in range(-num_rows % _ROWS_TO_A_MARK, lines.starts.size, _ROWS_TO_A_MARK):
-                start = int(lines.starts[row])
-                line += lines.data.count(b"\n", counted, start)
-                counted = start
-                marks.append((lines.base + start, line))
-            num_rows += lines.starts.size
-    return Survey(given, num_rows, tuple(marks))
+    for lines in read_lines(File(files, given.path, given.stamp), _limits(given.path)):
+        line, counted = lines.first_line, 0
+        for row in range(-num_rows % _ROWS_TO_A_MARK, lines.starts.size, _ROWS_TO_A_MARK):
+            start = int(lines.starts[row])
+            line += lines.data.count(b"\n", counted, start)
+            counted = start
+            marks.append((lines.base + start, line))
+        num_rows += lines.starts.size
+    return InputSurvey(given, num_rows, tuple(marks))
 
 
-def deal(surveys: Sequence[Survey], repeat: int, rows_per_shard: int) -> Iterator[tuple[Span, ...]]:
+def spans_of_shards(surveys: Sequence[InputSurvey], repeat: int, rows_per_shard: int) -> Iterator[tuple[RowSpan, ...]]:
     """The spans of each shard: all rows in order, the whole input again for every repetition.
 
     Law: every shard but the last has `rows_per_shard` rows. A file without rows is a span of none, and no shard of
     its own unless there are no rows at all.
     """
-    spans: list[Span] = []
+    spans: list[RowSpan] = []
     room = rows_per_shard
     for given in _repeated(surveys, repeat):
         first = 0
@@ -130,48 +130,39 @@ def deal(surveys: Sequence[Survey], repeat: int, rows_per_shard: int) -> Iterato
         yield tuple(spans)
 
 
-def _repeated(surveys: Sequence[Survey], repeat: int) -> Iterable[Survey]:
+def _repeated(surveys: Sequence[InputSurvey], repeat: int) -> Iterable[InputSurvey]:
     for _ in range(repeat):
         yield from surveys
 
 
-class Reader:
+class SpanReader:
     """Reads span after span. The rows of small files are kept, for spans that come again in every repetition."""
 
-    def __init__(self) -> None:
-        self._kept: dict[Span, list[tuple[int, bytes]]] = {}
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._kept: dict[RowSpan, list[tuple[int, bytes]]] = {}
         self._room = _KEPT_BYTES
 
-    def rows(self, span: Span) -> Iterable[tuple[int, bytes]]:
-        """Each row as its line number and its bytes."""
+    def rows(self, span: RowSpan) -> Iterable[tuple[int, bytes]]:
+        """Each row as its line number and its bytes. A file that changed since the run began is a StoreError."""
+        if self._files.stamp(span.input.path) != span.input.stamp:
+            raise StoreError(
+                f"{span.input.path}: has changed since the run began",
+                fix="run it again when it is complete, with --force",
+            )
         if span in self._kept:
-            _check_unchanged(span.input)
             return self._kept[span]
         size = span.input.stamp.size
-        if size > min(self._room, MEANS.chunk_bytes):
-            return _read_rows(span)
+        if size > min(self._room, LIMITS.chunk_bytes):
+            return self._read(span)
         self._room -= size
-        self._kept[span] = list(_read_rows(span))
+        self._kept[span] = list(self._read(span))
         return self._kept[span]
 
-
-def _check_unchanged(given: Input) -> None:
-    if stamp(given.path) != given.stamp:
-        raise _changed(given)
-
-
-def _changed(given: Input) -> DataError:
-    return DataError(
-        f"{given.path}: has changed since the run began",
-        fix="run it again when it is complete, with --force",
-    )
-
-
-def _read_rows(span: Span) -> Iterator[tuple[int, bytes]]:
-    _check_unchanged(span.input)
-    skip, left = span.skip, span.num_rows
-    with open_file(span.input.path) as file:
-        for lines in read_lines(file, _means(span.input.path), span.byte, span.line):
+    def _read(self, span: RowSpan) -> Iterator[tuple[int, bytes]]:
+        skip, left = span.skip, span.num_rows
+        file = File(self._files, span.input.path, span.input.stamp)
+        for lines in read_lines(file, _limits(file.path), span.byte, span.line):
             wanted = slice(skip, skip + left)
             starts, ends = lines.starts[wanted].tolist(), lines.ends[wanted].tolist()
             line, counted, data = lines.first_line, 0, lines.data
@@ -181,11 +172,8 @@ def _read_rows(span: Span) -> Iterator[tuple[int, bytes]]:
                 yield line, data[start:end]
             skip, left = max(0, skip - lines.starts.size), left - len(starts)
             if left == 0:
-                break
-    if left:
-        raise _changed(span.input)
-    _check_unchanged(span.input)
+                return
 
 
-def total_rows(surveys: Sequence[Survey]) -> int:
+def total_rows(surveys: Sequence[InputSurvey]) -> int:
     return int(np.sum([each.num_rows for each in surveys], dtype=np.int64))

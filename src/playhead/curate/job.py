@@ -14,17 +14,14 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from playhead.curate.config import WindowConfig
-from playhead.curate.curated import Curated, Curator
-from playhead.curate.cut_config import CutConfig
-from playhead.curate.cutter import Cutter
-from playhead.curate.faults import RowError
-from playhead.curate.inputs import Reader, Span
-from playhead.curate.layout import Layout
-from playhead.curate.summary import Notable, Summary
-from playhead.curate.tally import Tally
-from playhead.errors import DataError
-from playhead.store import replacing
+from playhead.curate.config import CutConfig, WindowConfig
+from playhead.curate.curated import Curated, Curator, Cutter
+from playhead.curate.inputs import RowSpan, SpanReader
+from playhead.curate.outputs import CurateLayout
+from playhead.curate.rows import RowError
+from playhead.curate.summary import CurateSummary, Notable
+from playhead.curate.tally import CurateTally
+from playhead.store import Files, replacing
 
 OnError = Literal["stop", "reject"]
 
@@ -32,7 +29,7 @@ _START_WRITING_BYTES = 1 << 23
 _BUFFER_BYTES = 1 << 20  # fewer and larger writes take the system half the time
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class RejectedRow(msgspec.Struct, frozen=True):
     """A line of `rejected.jsonl`: where a bad row is, what is wrong with it, and its text."""
 
     file: str
@@ -47,8 +44,9 @@ class Rejected(msgspec.Struct, frozen=True):
 class CurateJob:
     """Makes one shard. Law: what it writes depends on the spans and the parameters only."""
 
+    files: Files
     number: int
-    spans: tuple[Span, ...]
+    spans: tuple[RowSpan, ...]
     config: WindowConfig | CutConfig
     loss_details: bool
     on_error: OnError
@@ -56,12 +54,12 @@ class CurateJob:
 
     @property
     def name(self) -> str:
-        return Layout.shard_name(self.number)
+        return CurateLayout.shard_name(self.number)
 
-    def run(self) -> Summary:
+    def run(self) -> CurateSummary:
         """The mark that the shard is done is written last."""
         began = perf_counter()
-        layout = Layout(self.out)
+        layout = CurateLayout(self.out)
         with ExitStack() as files, _without_collecting():
             rows = files.enter_context(replacing(layout.shard(self.number), _BUFFER_BYTES))
             windows = files.enter_context(replacing(layout.windows_part(self.number), _BUFFER_BYTES))
@@ -72,9 +70,9 @@ class CurateJob:
             file.write(msgspec.json.encode(summary))
         return summary
 
-    def _write(self, rows: BinaryIO, windows: BinaryIO, rejects: _Rejects) -> tuple[Tally, int]:
+    def _write(self, rows: BinaryIO, windows: BinaryIO, rejects: _Rejects) -> tuple[CurateTally, int]:
         curator = _curator(self.config, self.loss_details)
-        tally, bytes_in, waiting = Tally(self.config), 0, 0
+        tally, bytes_in, waiting = CurateTally(self.config), 0, 0
         for path, number, line, raw in self._rows():
             bytes_in += len(raw)
             began = perf_counter()
@@ -100,7 +98,7 @@ class CurateJob:
 
     def _rows(self) -> Iterator[tuple[str, int, int, bytes]]:
         """Path, row number, line number and bytes of every row. A file without rows is one that has no bytes."""
-        reader = Reader()
+        reader = SpanReader(self.files)
         for span in self.spans:
             path = span.input.path
             if span.num_rows == 0:
@@ -111,14 +109,10 @@ class CurateJob:
     def _refuse(self, fault: RowError, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
         """Write the row down, or stop."""
         if self.on_error == "stop":
-            raise DataError(
-                f"{path}, line {line:,}: {fault.problem}",
-                found=fault.found,
-                expected=fault.expected,
-                fix="correct or remove it; or leave out rows like it with --on-error reject",
-            )
+            fault.fix = "correct or remove it; or leave out rows like it with --on-error reject"
+            raise fault.at(f"{path}, line {line:,}")
         text = raw.decode("utf-8", "replace")
-        rejects.write(Rejected(path, line, fault.field, fault.reason, fault.found, text))
+        rejects.write(RejectedRow(path, line, fault.field, fault.reason, fault.found, text))
 
 
 class _Rejects:
@@ -128,7 +122,7 @@ class _Rejects:
         self._path, self._files = path, files
         self._file: BinaryIO | None = None
 
-    def write(self, entry: Rejected) -> None:
+    def write(self, entry: RejectedRow) -> None:
         if self._file is None:
             self._file = self._files.enter_context(replacing(self._path))
         self._file.write(msgspec.json.encode(entry) + b"\n")

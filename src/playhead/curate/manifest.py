@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from playhead.curate.faults import Row
+from playhead.curate.rows import CurateRow
 from playhead.fingerprint import digest_bytes
 
 _python_encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -24,7 +24,7 @@ class Turn(msgspec.Struct, gc=False):
     text: str
 
 
-class Source(msgspec.Struct, frozen=True):
+class WindowSource(msgspec.Struct, frozen=True):
     """The row of the input, from 0, that a window was cut from."""
 
     file: str
@@ -42,11 +42,14 @@ class WindowLine(msgspec.Struct, frozen=True):
     speakers: tuple[Any, ...]
     text: str
     turns: tuple[Turn, ...]
-    source: Source
+    source: WindowSource
 
 
 def window_lines(
-    row: Row, windows: Sequence[list[Row]], source: Source, times: Sequence[tuple[float, float]] | None = None
+    row: CurateRow,
+    windows: Sequence[list[CurateRow]],
+    source: WindowSource,
+    times: Sequence[tuple[float, float]] | None = None,
 ) -> bytes:
     """The lines of a row's kept windows, each given as its segments, in order; `times` are by default theirs."""
     audio = _python_encode(row["audio_filepath"]).encode()
@@ -56,7 +59,9 @@ def window_lines(
     return _encode_lines([_window_line(name, row, segments, source, *bounds) for name, segments, bounds in found])
 
 
-def _window_line(name: str, row: Row, segments: list[Row], source: Source, start: float, end: float) -> WindowLine:
+def _window_line(
+    name: str, row: CurateRow, segments: list[CurateRow], source: WindowSource, start: float, end: float
+) -> WindowLine:
     turns = turns_of(segments)
     return WindowLine(
         id=name,
@@ -71,7 +76,7 @@ def _window_line(name: str, row: Row, segments: list[Row], source: Source, start
     )
 
 
-def speakers_of(segments: list[Row]) -> tuple[Any, ...]:
+def speakers_of(segments: list[CurateRow]) -> tuple[Any, ...]:
     """Who speaks, in the order of first words."""
     return tuple({segment["speaker"]: None for segment in segments if segment.get("speaker")})
 
@@ -93,7 +98,7 @@ def number_twins(names: list[str]) -> list[str]:
     return found
 
 
-def turns_of(segments: list[Row]) -> list[Turn]:
+def turns_of(segments: list[CurateRow]) -> list[Turn]:
     """Consecutive segments of one speaker as one turn. A segment without length and text is no turn."""
     turns: list[Turn] = []
     for segment in segments:

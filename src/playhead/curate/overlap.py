@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from playhead.curate.build import add_up
 from playhead.curate.config import WindowConfig
-from playhead.curate.faults import Row
+from playhead.curate.rows import CurateRow
 
 Times = tuple[float, float]  # end, start
 
-_WITHOUT_WINDOWS: Row = {
+_WITHOUT_WINDOWS: CurateRow = {
     "filtered_windows": [],
     "filtered_dur": 0.0,
     "filtered_dur_list": [],
@@ -21,7 +21,7 @@ _WITHOUT_WINDOWS: Row = {
 }
 
 
-def filter_overlaps(row: Row, config: WindowConfig) -> Row:
+def filter_overlaps(row: CurateRow, config: WindowConfig) -> CurateRow:
     """The row with `filtered_windows` and what belongs to them.
 
     Law: equal to the row that NeMo Curator's ALM overlap stage makes of what `build_windows` gives, in values, kinds
@@ -32,7 +32,7 @@ def filter_overlaps(row: Row, config: WindowConfig) -> Row:
     return add_kept(row, times, kept, among(times, kept))
 
 
-def add_kept(row: Row, times: list[Times], kept: list[Times], numbers: list[int]) -> Row:
+def add_kept(row: CurateRow, times: list[Times], kept: list[Times], numbers: list[int]) -> CurateRow:
     """The row with the windows that are kept, given by their times, in order, and by their numbers."""
     if not times:
         return {**row, **{key: row.get(key, _copied(value)) for key, value in _WITHOUT_WINDOWS.items()}}
@@ -56,7 +56,7 @@ def _copied(value: object) -> object:
     return list(value) if isinstance(value, list) else value
 
 
-def times_of(window: Row) -> Times:
+def times_of(window: CurateRow) -> Times:
     return window["segments"][-1]["end"], window["segments"][0]["start"]
 
 

@@ -1,4 +1,4 @@
-"""`report.html`: what a run found and did, on one page that needs nothing else."""
+"""`report.html`: what a run found and did, on one page that needs nothing else. Its plots are SVG without script."""
 
 from __future__ import annotations
 
@@ -8,15 +8,103 @@ from html import escape
 
 import msgspec
 
-from playhead.curate.plot import histogram_svg
-from playhead.curate.reasons import MEANINGS
-from playhead.curate.report_style import STYLE
-from playhead.curate.summary import Notable, Summary, percentages, rates
+from playhead.curate.config import MEANINGS
+from playhead.curate.summary import CurateSummary, Notable, WindowHistogram, percentages, rates
+
+STYLE = """
+:root{--text:#1c2430;--soft:#5b6675;--line:#dde2e8;--page:#f6f7f9;--card:#fff;--every:#b9cbe3;--kept:#1f5fa8;--lost:#c2703d}
+@media (prefers-color-scheme:dark){:root{--text:#e6eaf0;--soft:#9aa5b4;--line:#313a46;--page:#14181e;--card:#1c222a;
+--every:#3d5270;--kept:#6fb1ff;--lost:#e0905b}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--text);font:15px/1.45 system-ui,sans-serif}
+main{max-width:1080px;margin:0 auto;padding:24px 16px 48px}
+h1{font-size:24px;margin:0 0 16px}h2{font-size:17px;margin:0 0 10px}
+section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:16px;margin-top:16px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(180px,1fr));gap:12px}
+.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px}
+.number{font-size:26px;font-weight:600;font-variant-numeric:tabular-nums}
+small,.note,.key{color:var(--soft)}.note{margin:8px 0 0}.key{margin:0 0 8px}
+.key span{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 2px 0 10px}
+.key span:first-child{margin-left:0}.key .every{background:var(--every)}.key .kept{background:var(--kept)}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}figure{margin:0}
+svg{width:100%;height:auto;font:13px system-ui,sans-serif}svg text{fill:var(--soft)}svg .axis{fill:var(--text)}
+svg line{stroke:var(--line)}rect.every{fill:var(--every)}rect.kept{fill:var(--kept)}
+.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th{text-align:left;vertical-align:bottom;color:var(--soft);font-weight:500}
+th,td{padding:4px 12px 4px 0;border-bottom:1px solid var(--line)}
+th.num,td.num{text-align:right;white-space:nowrap}
+tr:last-child td{border-bottom:0}code{font:13px ui-monospace,monospace}
+.bar{width:120px;height:8px;border-radius:4px;background:var(--line);overflow:hidden}
+.bar div{height:100%;background:var(--lost)}
+"""
+
+
+WIDTH, HEIGHT = 400, 210
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 10, 42
+_LABELS = 5  # of a scale; so many fit under a plot
+_WHOLE_LABELS = 12
+
+
+def histogram_svg(every: WindowHistogram, kept: WindowHistogram, axis: str, *, whole: bool = False) -> str:
+    """All windows in a light colour and the kept ones in a strong one before them, one bar a bin.
+
+    `whole` labels bins by the whole number in their middle. Bins at both ends that hold nothing are left out.
+    """
+    filled = [i for i, counts in enumerate(zip(every.counts, kept.counts, strict=True)) if any(counts)]
+    if not filled:
+        return '<p class="note">no windows</p>'
+    bins = range(filled[0], filled[-1] + 1)
+    most = max(*every.counts, *kept.counts)
+    step = (WIDTH - _LEFT - _RIGHT) / len(bins)
+    parts = [_grid_line(most, most), _grid_line(most // 2, most), _grid_line(0, most)] if most > 1 else []
+    for n, i in enumerate(bins):
+        left = _LEFT + n * step
+        label = _bin_label(every, i, whole=whole)
+        title = f"{label}: {every.counts[i]:,} windows, {kept.counts[i]:,} kept"
+        parts.append(
+            f"<g><title>{escape(title)}</title>"
+            f"{_bar(left, step, every.counts[i] / most, 'every')}{_bar(left, step, kept.counts[i] / most, 'kept')}</g>"
+        )
+    edges = bins if whole else range(bins.start, bins.stop + 1)
+    for i in edges[:: -(-len(edges) // (_WHOLE_LABELS if whole else _LABELS))]:
+        at = _LEFT + (i - bins.start + (0.5 if whole else 0.0)) * step
+        text = _bin_label(every, i, whole=True) if whole else f"{every.edges[i]:.4g}"
+        parts.append(f'<text x="{at:.1f}" y="{HEIGHT - _BOTTOM + 16}" text-anchor="middle">{text}</text>')
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 4}" text-anchor="middle" class="axis">{escape(axis)}</text>')
+    about = f"{escape(axis)}: {sum(every.counts):,} windows, {sum(kept.counts):,} kept"
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
+
+
+def _bin_label(histogram: WindowHistogram, i: int, *, whole: bool) -> str:
+    low, high = histogram.edges[i], histogram.edges[i + 1]
+    return f"{round((low + high) / 2)}" if whole else f"{low:.4g} to {high:.4g}"
+
+
+def _y(share: float) -> float:
+    return _TOP + (1 - share) * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _bar(left: float, step: float, share: float, kind: str) -> str:
+    gap = min(2.0, step / 5)
+    top = _y(share)
+    height = HEIGHT - _BOTTOM - top
+    place = f'x="{left + gap / 2:.1f}" y="{top:.1f}" width="{step - gap:.1f}" height="{height:.1f}"'
+    return f'<rect {place} class="{kind}"/>'
+
+
+def _grid_line(count: int, most: int) -> str:
+    at = _y(count / most)
+    return (
+        f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        f'<text x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{count:,}</text>'
+    )
+
 
 _NUMBER = re.compile(r"-?[\d,.]+( %)?")
 
 
-def report_html(summary: Summary) -> str:
+def report_html(summary: CurateSummary) -> str:
     """The page. Law: it holds no script and asks no other server for anything."""
     sections = [
         _figures(summary),
@@ -39,7 +127,7 @@ def _section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>"
 
 
-def _figures(summary: Summary) -> str:
+def _figures(summary: CurateSummary) -> str:
     """The few numbers one looks for first."""
     share = summary.num_kept / summary.num_windows if summary.num_windows else 0.0
     figures = [
@@ -56,7 +144,7 @@ def _figures(summary: Summary) -> str:
     return f'<div class="cards">{cards}</div>'
 
 
-def _losses(summary: Summary) -> str:
+def _losses(summary: CurateSummary) -> str:
     shares = percentages(summary)
     rows = []
     for reason, loss in summary.losses.items():
@@ -69,7 +157,7 @@ def _losses(summary: Summary) -> str:
     return _table(head, rows) + f'<p class="note">{note}</p>'
 
 
-def _plots(summary: Summary) -> str:
+def _plots(summary: CurateSummary) -> str:
     found = summary.histograms
     figures = [
         ("duration", "seconds a window", False),
@@ -84,7 +172,7 @@ def _plots(summary: Summary) -> str:
     return f'{key}<div class="plots">{plots}</div>'
 
 
-def _rejected(summary: Summary) -> str:
+def _rejected(summary: CurateSummary) -> str:
     rows = [(escape(reason), f"{number:,}") for reason, number in summary.rejected.items()]
     note = '<p class="note">The rows themselves are in <code>rejected.jsonl</code>.</p>'
     return _table(("reason", "rows"), rows) + note
@@ -95,7 +183,7 @@ def _notable(rows: Sequence[Notable]) -> str:
     return _table(("file", "line", "bytes written", "milliseconds"), cells)
 
 
-def _metrics(summary: Summary) -> str:
+def _metrics(summary: CurateSummary) -> str:
     speed = rates(summary)
     wanted = {
         "wall clock, seconds": summary.wall_seconds,

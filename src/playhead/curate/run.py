@@ -12,29 +12,27 @@ import msgspec
 from msgspec import Struct
 
 from playhead.curate.clips import import_soundfile
-from playhead.curate.config import WindowConfig
-from playhead.curate.cut_config import CutConfig
-from playhead.curate.inputs import MEANS, Survey, deal, find_inputs, survey, total_rows
+from playhead.curate.config import CutConfig, WindowConfig
+from playhead.curate.inputs import LIMITS, InputSurvey, find_inputs, spans_of_shards, survey, total_rows
 from playhead.curate.job import CurateJob, OnError
-from playhead.curate.layout import TIMED, Layout
-from playhead.curate.ledger import Ledger, Request, read_ledger, refusal, write_ledger
+from playhead.curate.outputs import TIMED, CurateLayout, CurateLedger, CurateRequest, read_ledger, refusal, write_ledger
 from playhead.curate.report import report_html
 from playhead.curate.shards import ShardConfig, ShardsProgress, ShardsReport, write_shards
-from playhead.curate.summary import Summary, merge, plain
+from playhead.curate.summary import CurateSummary, merge, plain
 from playhead.errors import DataError, PlayheadError, RecipeError
-from playhead.formats.contract import Shard
 from playhead.formats.jsonl import TRACK, Jsonl
+from playhead.formats.rows import Shard
 from playhead.jobs import Engine, Local, default_workers, run_jobs
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
-from playhead.prepare.work import write_sidecars
-from playhead.store import is_url, replacing
+from playhead.prepare.sidecars import write_sidecars
+from playhead.store import Files, all_files, is_url, replacing
 
 ROWS_PER_SHARD = 2000
 _COPY_BYTES = 1 << 22
 
 
-class Progress(Struct, frozen=True):
+class CurateProgress(Struct, frozen=True):
     """Shards and rows that are done, of all there are."""
 
     done_shards: int
@@ -49,7 +47,7 @@ class CurateReport(Struct, frozen=True):
     out: str
     changed: bool
     num_resumed: int
-    summary: Summary
+    summary: CurateSummary
     shards: ShardsReport | None = None
 
 
@@ -66,7 +64,8 @@ def curate_windows(
     force: bool = False,
     engine: Engine | None = None,
     shards: ShardConfig | None = None,
-    progress: Callable[[Progress | ShardsProgress], None] | None = None,
+    files: Files | None = None,
+    progress: Callable[[CurateProgress | ShardsProgress], None] | None = None,
 ) -> CurateReport:
     """Cut every row of the inputs into windows: by speakers, keeping those that overlap little, or as a CutConfig says.
 
@@ -82,42 +81,46 @@ def curate_windows(
         raise RecipeError(
             f"{out}: nothing is written to stores yet", expected="a directory", fix="write to a directory and copy it"
         )
-    if shards is not None:
-        import_soundfile()  # a missing extra is told before hours of work
+    if shards is not None and shards.kind == "flac":
+        import_soundfile()  # a missing extra is reported before hours of work
+    files = files or all_files()
     config = config or WindowConfig()
     own = Local(default_workers() if workers is None else max(1, workers))
-    layout = Layout(Path(out))
-    found = tuple(find_inputs(inputs, layout.out))
+    layout = CurateLayout(Path(out))
+    found = tuple(find_inputs(files, inputs, layout.out))
     parameters = msgspec.to_builtins(config)
-    request = Request(config.stage, parameters, loss_details, rows_per_shard, repeat, found)
+    request = CurateRequest(config.stage, parameters, loss_details, rows_per_shard, repeat, found)
     try:
         with only_one(layout.out / ".curate", "written", "one `playhead curate` at a time for each --out"):
-            report = _curate(layout, request, _Means(config, on_error, engine or own, force, progress))
+            report = _curate(layout, request, _Work(files, config, on_error, engine or own, force, progress))
         if shards is None:
             return report
-        return msgspec.structs.replace(
-            report, shards=write_shards(layout.windows, layout.out, shards, engine or own, progress)
+        origins = [each.path for each in found]
+        written = write_shards(
+            layout.windows, layout.out, shards, engine or own, progress, files=files, origins=origins
         )
+        return msgspec.structs.replace(report, shards=written)
     finally:
         if engine is not None:
             engine.close()
 
 
 @dataclass(frozen=True)
-class _Means:
+class _Work:
     """How the work is done."""
 
+    files: Files
     config: WindowConfig | CutConfig
     on_error: OnError
     engine: Engine
     force: bool
-    progress: Callable[[Progress | ShardsProgress], None] | None
+    progress: Callable[[CurateProgress | ShardsProgress], None] | None
 
 
-def _curate(layout: Layout, request: Request, limits: _Means) -> CurateReport:
+def _curate(layout: CurateLayout, request: CurateRequest, work: _Work) -> CurateReport:
     began = perf_counter()
     layout.remove_half_files()
-    if limits.force:
+    if work.force:
         layout.clear()
     ledger = read_ledger(layout, request)
     if ledger is not None and ledger.outputs is not None:
@@ -125,7 +128,7 @@ def _curate(layout: Layout, request: Request, limits: _Means) -> CurateReport:
         summary = _read_summary(layout.summary)
         if summary is None:
             raise refusal(layout, [f"{layout.summary.name} has been changed since it was written"])
-        if summary.rejected and limits.on_error == "stop":
+        if summary.rejected and work.on_error == "stop":
             raise DataError(
                 f"{layout.out}: rows were left out by an earlier run with --on-error reject",
                 found=f"{sum(summary.rejected.values()):,} in {layout.rejected.name}",
@@ -134,11 +137,11 @@ def _curate(layout: Layout, request: Request, limits: _Means) -> CurateReport:
         return CurateReport(str(layout.out), False, 0, summary)
     layout.make()
     if ledger is None:
-        write_ledger(layout, Ledger(request))
-    plan = _Plan(request, [survey(each) for each in request.inputs], limits, layout)
+        write_ledger(layout, CurateLedger(request))
+    plan = _Plan(request, [survey(work.files, each) for each in request.inputs], work, layout)
     resumed = plan.run()
     summary = _finish(layout, plan, began)
-    write_ledger(layout, Ledger(request, _sizes(layout)))
+    write_ledger(layout, CurateLedger(request, _sizes(layout)))
     layout.remove_half_files()  # of workers that were lost on the way
     layout.remove_work()
     return CurateReport(str(layout.out), True, resumed, summary)
@@ -147,8 +150,8 @@ def _curate(layout: Layout, request: Request, limits: _Means) -> CurateReport:
 class _Plan:
     """The shards of a request, and what is known of those that are done."""
 
-    def __init__(self, request: Request, surveys: list[Survey], limits: _Means, layout: Layout) -> None:
-        self._request, self._surveys, self._means, self._layout = request, surveys, limits, layout
+    def __init__(self, request: CurateRequest, surveys: list[InputSurvey], work: _Work, layout: CurateLayout) -> None:
+        self._request, self._surveys, self._work, self._layout = request, surveys, work, layout
         self.total_rows = total_rows(surveys) * request.repeat
         self.num_shards = max(1, -(-self.total_rows // request.rows_per_shard))
         self._failures: dict[int, PlayheadError] = {}
@@ -158,18 +161,18 @@ class _Plan:
         marked = {number for number in range(self.num_shards) if self._is_done(number)}
         done_shards = len(marked)
 
-        def done(job: CurateJob, outcome: Summary | PlayheadError) -> None:
+        def done(job: CurateJob, outcome: CurateSummary | PlayheadError) -> None:
             nonlocal done_shards
             if isinstance(outcome, PlayheadError):
                 self._failures[job.number] = outcome
                 return
             expect_file(self._layout.mark(job.number))
             done_shards += 1
-            if self._means.progress is not None:
+            if self._work.progress is not None:
                 rows = min(done_shards * self._request.rows_per_shard, self.total_rows)
-                self._means.progress(Progress(done_shards, self.num_shards, rows, self.total_rows))
+                self._work.progress(CurateProgress(done_shards, self.num_shards, rows, self.total_rows))
 
-        engine = self._means.engine
+        engine = self._work.engine
         if isinstance(engine, Local):  # no process for nothing
             engine = Local(max(1, min(engine.workers, self.num_shards - len(marked))))
         run_jobs(self._jobs(marked), engine, done)
@@ -180,42 +183,43 @@ class _Plan:
     def _jobs(self, marked: set[int]) -> Iterator[CurateJob]:
         """Shards before a failing one are under way when it fails, so that the first failure is always found."""
         request = self._request
-        shards = deal(self._surveys, request.repeat, request.rows_per_shard)
+        shards = spans_of_shards(self._surveys, request.repeat, request.rows_per_shard)
         for number, spans in enumerate(shards):
             if self._failures:
                 return
             if number not in marked:
+                work = self._work
                 yield CurateJob(
-                    number, spans, self._means.config, request.loss_details, self._means.on_error, self._layout.out
+                    work.files, number, spans, work.config, request.loss_details, work.on_error, self._layout.out
                 )
 
     def _is_done(self, number: int) -> bool:
         """A shard that rows were left out of is done again by a run that is to stop at them."""
         mark, shard = self._layout.mark(number), self._layout.shard(number)
         summary = _read_summary(mark) if mark.exists() and shard.exists() else None
-        if summary is None or (summary.rejected and self._means.on_error == "stop"):
+        if summary is None or (summary.rejected and self._work.on_error == "stop"):
             return False
         return summary.bytes_out == shard.stat().st_size
 
-    def summary(self, number: int) -> Summary:
-        return msgspec.json.decode(self._layout.mark(number).read_bytes(), type=Summary)
+    def summary(self, number: int) -> CurateSummary:
+        return msgspec.json.decode(self._layout.mark(number).read_bytes(), type=CurateSummary)
 
 
-def _read_summary(path: Path) -> Summary | None:
+def _read_summary(path: Path) -> CurateSummary | None:
     """None if it has been damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Summary)
+        return msgspec.json.decode(path.read_bytes(), type=CurateSummary)
     except msgspec.DecodeError:
         return None
 
 
-def _finish(layout: Layout, plan: _Plan, began: float) -> Summary:
+def _finish(layout: CurateLayout, plan: _Plan, began: float) -> CurateSummary:
     """Put the parts together, in order; the summary comes last."""
     numbers = range(plan.num_shards)
     _join(layout.windows, [layout.windows_part(number) for number in numbers])
     sidecar = layout.windows.with_name(f"{layout.windows.name}.idx")
     sidecar.unlink(missing_ok=True)
-    write_sidecars(Jsonl(), Shard(((TRACK, str(layout.windows)),)), MEANS)
+    write_sidecars(Jsonl(), Shard(((TRACK, str(layout.windows)),)), all_files(), LIMITS)
     summary = merge([plan.summary(number) for number in numbers])
     rejected = [part for part in map(layout.rejected_part, numbers) if part.exists()]
     if rejected:
@@ -235,6 +239,6 @@ def _join(target: Path, parts: Sequence[Path]) -> None:
                 shutil.copyfileobj(piece, file, _COPY_BYTES)
 
 
-def _sizes(layout: Layout) -> dict[str, int | None]:
+def _sizes(layout: CurateLayout) -> dict[str, int | None]:
     found = [path for path in layout.own_files() if path != layout.ledger]
     return {path.name: None if path.name in TIMED else path.stat().st_size for path in found}

@@ -6,7 +6,6 @@ import io
 import os
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -14,15 +13,18 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
-from playhead.curate.clips import Kind, Recordings
-from playhead.errors import DataError, PlayheadError
+from playhead.curate.clips import AudioKind, Recordings
+from playhead.errors import DataError, RecipeError, SampleError
 from playhead.fingerprint import digest
-from playhead.store import open_file, replacing, stamp
+from playhead.formats.media import Media
+from playhead.read.media_rules import MediaRules
+from playhead.store import Files, replacing
 
 _VERSION = 1
+_FIX = "correct or remove it; or leave out windows like it with --on-error reject"
 
 
-class Rejected(Struct, frozen=True):
+class RejectedWindow(Struct, frozen=True):
     """A window that could not be cut: its line in the manifest, counted from 1, and why."""
 
     line: int
@@ -36,7 +38,7 @@ class ShardSummary(Struct, frozen=True):
     num_windows: int
     seconds: float
     num_bytes: int
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[RejectedWindow, ...] = ()
 
 
 class _Window(Struct):
@@ -47,17 +49,36 @@ class _Window(Struct):
     source: Any = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShardConfig:
+    """`audio_root` is where relative audio paths begin; by default in the folder of a row's own manifest."""
+
+    kind: AudioKind = "wav"
+    windows_per_shard: int = 1000
+    audio_root: str | None = None
+    on_error: Literal["stop", "reject"] = "stop"
+
+    def __post_init__(self) -> None:
+        """A config that is there can be used."""
+        if self.kind not in {"wav", "flac"}:
+            raise RecipeError("shards: audio of this kind is not written", found=str(self.kind), expected="wav or flac")
+        if self.windows_per_shard < 1:
+            raise RecipeError("windows_per_shard: too few", found=str(self.windows_per_shard), expected="1 or more")
+        if self.on_error not in {"stop", "reject"}:
+            raise RecipeError("on_error: is not known", found=str(self.on_error), expected="stop or reject")
+
+
 @dataclass(frozen=True)
 class ShardJob:
     """Lines of a manifest to be cut into one tar."""
 
+    files: Files
+    rules: MediaRules
     manifest: str
     first_line: int
     lines: tuple[bytes, ...]
     target: Path
-    audio_root: str | None
-    kind: Kind
-    on_error: Literal["stop", "reject"]
+    config: ShardConfig
 
     @property
     def name(self) -> str:
@@ -72,17 +93,19 @@ class ShardJob:
         return self._write(inputs), False
 
     def _write(self, inputs: str) -> ShardSummary:
-        rejected: list[Rejected] = []
+        rejected: list[RejectedWindow] = []
         held = _Held()
-        with replacing(self.target) as file, closing(Recordings(self.kind)) as recordings:
+        recordings = Recordings(self.config.kind, self.files)
+        with replacing(self.target) as file:
             with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
                 for number, line in self._numbered():
                     try:
                         held.add(tar, self._window(line), line, recordings, self)
-                    except PlayheadError as error:
-                        if self.on_error == "stop":
-                            raise self._placed(error, number) from error
-                        rejected.append(Rejected(number, str(error)))
+                    except (DataError, SampleError) as error:
+                        if self.config.on_error == "stop":
+                            error.fix = error.fix or _FIX
+                            raise error.at(f"{self.manifest}, line {number:,}") from error.__cause__
+                        rejected.append(RejectedWindow(number, str(error)))
             size = _end_of(file)
         if not held.ids:
             self.target.unlink()  # a tar without a sample is an error to its readers
@@ -110,16 +133,11 @@ class ShardJob:
 
     def path_of(self, window: _Window) -> str:
         """Where a window's recording is. Relative paths begin at the root, or where the row that it was cut from is."""
-        root = self.audio_root
+        root = self.config.audio_root
         if root is None:
             origin = window.source.get("file") if isinstance(window.source, dict) else None
-            root = os.path.dirname(origin if isinstance(origin, str) else self.manifest)  # noqa: PTH120 - as below
-        return os.path.join(root, window.audio_filepath)  # noqa: PTH118 - its spelling is kept
-
-    def _placed(self, error: PlayheadError, number: int) -> DataError:
-        problem = f"{self.manifest}, line {number:,}: {error.problem}"
-        fix = error.fix or "correct or remove it; or leave out windows like it with --on-error reject"
-        return DataError(problem, found=error.found, expected=error.expected, fix=fix)
+            root = (origin if isinstance(origin, str) else self.manifest).rpartition("/")[0] or "."
+        return self.rules.resolve(Media("audio", path=window.audio_filepath, base=root))
 
     def _inputs(self) -> str:
         """Of lines, settings, and the size and modification mark of every recording; a missing one has none."""
@@ -128,10 +146,11 @@ class ShardJob:
             try:
                 path = self.path_of(self._window(line))
                 if path not in stamps:
-                    stamps[path] = stamp(path)
-            except PlayheadError:
+                    stamps[path] = self.files.stamp(path)
+            except (DataError, SampleError):
                 continue
-        return digest([_VERSION, self.first_line, self.lines, self.kind, self.on_error, sorted(stamps.items())])
+        settings = [self.config.kind, self.config.on_error]
+        return digest([_VERSION, self.first_line, self.lines, *settings, sorted(stamps.items())])
 
 
 class _Held:
@@ -145,7 +164,7 @@ class _Held:
         if window.id in self.ids:
             raise DataError("id: is there already", found=repr(window.id), expected="every window once")
         clip = recordings.clip(job.path_of(window), window.offset, window.duration)
-        for ending, content in ((job.kind, clip), ("json", line.strip())):
+        for ending, content in ((job.config.kind, clip), ("json", line.strip())):
             # The time, the owner and the rights of a member are those of a new TarInfo: always the same.
             member = tarfile.TarInfo(f"{window.id}.{ending}")
             member.size = len(content)
@@ -163,11 +182,10 @@ def read_summary(target: Path) -> ShardSummary | None:
     path = summary_path(target)
     if not path.is_file():
         return None
-    with open_file(str(path)) as file:
-        try:
-            return msgspec.json.decode(file.read(0, file.size), type=ShardSummary)
-        except msgspec.MsgspecError:
-            return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ShardSummary)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _size(path: Path) -> int:

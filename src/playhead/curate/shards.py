@@ -6,42 +6,25 @@ is finished is not cut again; one that is no longer wanted is removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from playhead.curate.clips import Kind, import_soundfile
-from playhead.curate.shard_job import Rejected, ShardJob, ShardSummary, summary_path
-from playhead.errors import PlayheadError, RecipeError
+from playhead.curate.clips import import_soundfile
+from playhead.curate.shard_job import RejectedWindow, ShardConfig, ShardJob, ShardSummary, summary_path
+from playhead.errors import PlayheadError
 from playhead.jobs import Engine, run_jobs
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
-from playhead.store import open_file, replacing, writing_to
+from playhead.read.media_rules import MediaRules, media_rules
+from playhead.store import File, Files, all_files, open_file, replacing, writing_to
+
+__all__ = ["ShardConfig", "ShardsProgress", "ShardsReport", "write_shards"]
 
 _READ_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardConfig:
-    """`audio_root` is where relative audio paths begin; by default in the folder of a row's own manifest."""
-
-    kind: Kind = "wav"
-    windows_per_shard: int = 1000
-    audio_root: str | None = None
-    on_error: Literal["stop", "reject"] = "stop"
-
-    def __post_init__(self) -> None:
-        """A config that is there can be used."""
-        if self.kind not in {"wav", "flac"}:
-            raise RecipeError("shards: audio of this kind is not written", found=str(self.kind), expected="wav or flac")
-        if self.windows_per_shard < 1:
-            raise RecipeError("windows_per_shard: too few", found=str(self.windows_per_shard), expected="1 or more")
-        if self.on_error not in {"stop", "reject"}:
-            raise RecipeError("on_error: is not known", found=str(self.on_error), expected="stop or reject")
 
 
 @dataclass(frozen=True)
@@ -60,7 +43,7 @@ class ShardsReport:
     num_windows: int
     seconds: float
     num_bytes: int
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedWindow, ...]
 
 
 def write_shards(
@@ -69,13 +52,21 @@ def write_shards(
     config: ShardConfig,
     engine: Engine | int = 1,
     progress: Callable[[ShardsProgress], None] | None = None,
+    *,
+    files: Files | None = None,
+    origins: Sequence[str] = (),
 ) -> ShardsReport:
     """Cut the windows of a manifest, one job for each tar. A second run does nothing.
 
     With `on_error: stop` the first window that cannot be cut is raised; else all such are listed in
-    `audio-rejected.jsonl`. The engine is not closed.
+    `audio-rejected.jsonl`. The engine is not closed. Recordings may be URLs: under `audio_root`, or in the buckets of
+    the manifest and of the `origins`, the files that its windows were cut from.
     """
-    import_soundfile()
+    if config.kind == "flac":
+        import_soundfile()
+    files = files or all_files()
+    roots = [*origins, str(manifest), *([] if config.audio_root is None else [f"{config.audio_root}/"])]
+    rules = replace(media_rules(roots), allowed_by="audio_root (--audio-root)")
     directory = Path(out)
     with writing_to(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -83,7 +74,7 @@ def write_shards(
         for left in directory.glob(".audio-*.tmp"):
             left.unlink()
         run = _Run(progress)
-        run_jobs(_jobs(Path(manifest), directory, config), engine, run.done)
+        run_jobs(_jobs(files, rules, str(manifest), directory, config), engine, run.done)
         _remove_others(directory, run.summaries)
         rejected = tuple(sorted(run.rejected, key=lambda one: one.line))
         _list_rejected(directory / "audio-rejected.jsonl", rejected)
@@ -101,7 +92,7 @@ def write_shards(
 class _Run:
     def __init__(self, progress: Callable[[ShardsProgress], None] | None) -> None:
         self.summaries: dict[Path, ShardSummary] = {}
-        self.rejected: list[Rejected] = []
+        self.rejected: list[RejectedWindow] = []
         self.kept = 0
         self._progress = progress
 
@@ -117,24 +108,23 @@ class _Run:
             self._progress(ShardsProgress(job.name, summary.num_windows, len(self.summaries)))
 
 
-def _jobs(manifest: Path, directory: Path, config: ShardConfig) -> Iterator[ShardJob]:
-    lines = _lines(manifest)
+def _jobs(files: Files, rules: MediaRules, manifest: str, directory: Path, config: ShardConfig) -> Iterator[ShardJob]:
+    lines = _lines(open_file(files, manifest))
     number, first = 0, 1
     while group := tuple(islice(lines, config.windows_per_shard)):
         target = directory.absolute() / f"audio-{number:05d}.tar"
-        yield ShardJob(str(manifest), first, group, target, config.audio_root, config.kind, config.on_error)
+        yield ShardJob(files, rules, manifest, first, group, target, config)
         number, first = number + 1, first + len(group)
 
 
-def _lines(manifest: Path) -> Iterator[bytes]:
-    """The lines with their ends, a piece of the file at a time."""
-    with open_file(str(manifest)) as file:
-        rest = b""
-        for position in range(0, file.size, _READ_BYTES):
-            *whole, rest = (rest + file.read(position, _READ_BYTES)).split(b"\n")
-            yield from whole
-        if rest:
-            yield rest
+def _lines(manifest: File) -> Iterator[bytes]:
+    """The lines without their ends, a piece of the file at a time."""
+    rest = b""
+    for piece in manifest.pieces(_READ_BYTES):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
 def _remove_others(directory: Path, wanted: dict[Path, ShardSummary]) -> None:
@@ -146,7 +136,7 @@ def _remove_others(directory: Path, wanted: dict[Path, ShardSummary]) -> None:
             described.unlink()
 
 
-def _list_rejected(path: Path, rejected: tuple[Rejected, ...]) -> None:
+def _list_rejected(path: Path, rejected: tuple[RejectedWindow, ...]) -> None:
     if not rejected:
         path.unlink(missing_ok=True)
         return

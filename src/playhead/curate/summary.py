@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from playhead.curate.reasons import MEANINGS
+from playhead.curate.config import MEANINGS
 
 NUM_DURATION_BINS = 24
 NUM_OVERLAP_BINS = 20
 NUM_SHOWN = 10
 
 
-class Loss(Struct, frozen=True):
+class SpeechLoss(Struct, frozen=True):
     """Segments that begin no window for a reason, or stretches of speech that are in none, and their seconds."""
 
     count: int = 0
     seconds: float = 0.0
 
 
-class Histogram(Struct, frozen=True):
+class WindowHistogram(Struct, frozen=True):
     """Counts between edges, one fewer than these; a bin has its lower edge and the last also its upper."""
 
     edges: tuple[float, ...]
@@ -51,7 +51,7 @@ class Metrics(Struct, frozen=True):
     process_time: float = 0.0
 
 
-class Summary(Struct, frozen=True):
+class CurateSummary(Struct, frozen=True):
     """Law: all but times depends on the input and the parameters only, not on workers, kills or the order of shards.
 
     `seconds_recorded` adds up where recordings end, taken to be where their last segments do; `seconds_in` is the
@@ -76,9 +76,9 @@ class Summary(Struct, frozen=True):
     seconds_kept: float = 0.0
     bytes_in: int = 0
     bytes_out: int = 0
-    losses: dict[str, Loss] = msgspec.field(default_factory=dict)
+    losses: dict[str, SpeechLoss] = msgspec.field(default_factory=dict)
     rejected: dict[str, int] = msgspec.field(default_factory=dict)
-    histograms: dict[str, Histogram] = msgspec.field(default_factory=dict)
+    histograms: dict[str, WindowHistogram] = msgspec.field(default_factory=dict)
     slowest: tuple[Notable, ...] = ()
     largest: tuple[Notable, ...] = ()
     metrics: Metrics = Metrics()
@@ -86,11 +86,11 @@ class Summary(Struct, frozen=True):
     wall_seconds: float = 0.0
 
 
-def merge(summaries: Sequence[Summary]) -> Summary:
+def merge(summaries: Sequence[CurateSummary]) -> CurateSummary:
     """The sum of the summaries of shards, given in the order of the shards; there is one at least."""
     first = summaries[0]
     added: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Summary):
+    for field in msgspec.structs.fields(CurateSummary):
         values = [getattr(summary, field.name) for summary in summaries]
         if isinstance(values[0], (int, float)):
             added[field.name] = sum(values[1:], values[0])
@@ -111,13 +111,13 @@ def most(rows: Iterable[Notable], by: str) -> tuple[Notable, ...]:
     return tuple(sorted(rows, key=lambda row: -getattr(row, by))[:NUM_SHOWN])
 
 
-def percentages(summary: Summary) -> dict[str, tuple[float, float]]:
+def percentages(summary: CurateSummary) -> dict[str, tuple[float, float]]:
     """Each loss as a percentage of all segments and of all seconds."""
     segments, seconds = summary.num_segments or 1, summary.seconds_in or 1
     return {name: (100 * loss.count / segments, 100 * loss.seconds / seconds) for name, loss in summary.losses.items()}
 
 
-def rates(summary: Summary) -> dict[str, float]:
+def rates(summary: CurateSummary) -> dict[str, float]:
     """What was done in a second of the run's time; of nothing done, 0."""
     amounts = {
         "rows": summary.num_rows,
@@ -129,7 +129,7 @@ def rates(summary: Summary) -> dict[str, float]:
     return {f"{name}_per_second": amount / wall if wall else 0.0 for name, amount in amounts.items()}
 
 
-def plain(summary: Summary) -> dict[str, Any]:
+def plain(summary: CurateSummary) -> dict[str, Any]:
     """The summary as JSON values, with the percentages and rates that follow from it."""
     found: dict[str, Any] = msgspec.to_builtins(summary)
     for name, (of_segments, of_seconds) in percentages(summary).items():
@@ -143,11 +143,11 @@ def plain(summary: Summary) -> dict[str, Any]:
     return {**found, **rates(summary)}
 
 
-def _add_losses(losses: Iterable[Loss]) -> Loss:
+def _add_losses(losses: Iterable[SpeechLoss]) -> SpeechLoss:
     count, seconds = 0, 0.0
     for loss in losses:
         count, seconds = count + loss.count, seconds + loss.seconds
-    return Loss(count, seconds)
+    return SpeechLoss(count, seconds)
 
 
 def _add_counts(counts: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -158,9 +158,9 @@ def _add_counts(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     return dict(sorted(added.items()))
 
 
-def _add_histograms(name: str, summaries: Sequence[Summary]) -> Histogram:
+def _add_histograms(name: str, summaries: Sequence[CurateSummary]) -> WindowHistogram:
     columns = zip(*(summary.histograms[name].counts for summary in summaries), strict=True)
-    return Histogram(summaries[0].histograms[name].edges, tuple(sum(column) for column in columns))
+    return WindowHistogram(summaries[0].histograms[name].edges, tuple(sum(column) for column in columns))
 
 
 def _add_metrics(metrics: Sequence[Metrics]) -> Metrics:

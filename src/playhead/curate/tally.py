@@ -8,20 +8,19 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from playhead.curate.config import WindowConfig
-from playhead.curate.cut_config import CutConfig
+from playhead.curate.config import CutConfig, WindowConfig
+from playhead.curate.kernels import FloatArray
 from playhead.curate.summary import (
     NUM_DURATION_BINS,
     NUM_OVERLAP_BINS,
     NUM_SHOWN,
-    Histogram,
-    Loss,
+    CurateSummary,
     Metrics,
     Notable,
-    Summary,
+    SpeechLoss,
+    WindowHistogram,
     most,
 )
-from playhead.curate.window_kernels import FloatArray
 from playhead.types import IntArray, kernel
 
 _NUMBERS = (
@@ -38,8 +37,6 @@ class RowFacts(Struct):
     last_end: float
     total_dur: float
     losses: dict[str, tuple[int, float]]
-    truncation_events: int
-    low_rate: bool
     durations: FloatArray
     speakers: IntArray
     overlaps: FloatArray
@@ -48,12 +45,14 @@ class RowFacts(Struct):
     kept_dur: float
     total_dur_window: float
     filtered_dur: float
-    build_seconds: float
-    filter_seconds: float
+    truncation_events: int = 0
+    low_rate: bool = False
+    build_seconds: float = 0.0
+    filter_seconds: float = 0.0
 
 
 @dataclass
-class Tally:
+class CurateTally:
     """Adds rows up; `summary` at any time says what there is."""
 
     config: WindowConfig | CutConfig
@@ -63,7 +62,7 @@ class Tally:
     largest: list[Notable] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.losses = dict.fromkeys(self.config.reasons, Loss())
+        self.losses = dict.fromkeys(self.config.reasons, SpeechLoss())
         low, high = self.config.min_duration, self.config.max_duration
         self._edges: dict[str, FloatArray] = {
             "duration": np.linspace(low, high, NUM_DURATION_BINS + 1)
@@ -94,7 +93,7 @@ class Tally:
             if not count:
                 continue
             before = self.losses[reason]
-            self.losses[reason] = Loss(before.count + count, before.seconds + seconds)
+            self.losses[reason] = SpeechLoss(before.count + count, before.seconds + seconds)
         _count(
             facts.durations,
             facts.speakers,
@@ -121,14 +120,14 @@ class Tally:
             return True
         return seconds > self.slowest[-1].seconds or num_bytes > self.largest[-1].bytes
 
-    def summary(self, bytes_in: int, bytes_out: int, seconds: float) -> Summary:
-        of = {name: number for name, number in self.numbers.items() if name in Summary.__struct_fields__}
+    def summary(self, bytes_in: int, bytes_out: int, seconds: float) -> CurateSummary:
+        of = {name: number for name, number in self.numbers.items() if name in CurateSummary.__struct_fields__}
         histograms = {
-            f"{when}_{what}": Histogram(tuple(edges.tolist()), tuple(counts[row].tolist()))
+            f"{when}_{what}": WindowHistogram(tuple(edges.tolist()), tuple(counts[row].tolist()))
             for row, when in enumerate(("windows", "kept"))
             for (what, edges), counts in zip(self._edges.items(), self._counts, strict=True)
         }
-        return Summary(
+        return CurateSummary(
             stage=self.config.stage,
             parameters=msgspec.to_builtins(self.config),
             **of,  # type: ignore[arg-type]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from playhead.errors import RecipeError
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
-from playhead.recipe.values import Batching, Bucket, Budget, Pack, Recipe
+from playhead.recipe.values import Batching, Bucket, Budget, MediaOptions, Pack, Recipe
 from playhead.recipe.words import nearest
+from playhead.store.addresses import is_link_local, is_url, without_query
 
 COLLATES = ("pad", "list")
 
@@ -18,6 +19,9 @@ def check_delivery(recipe: Recipe) -> None:
         check_function_name(recipe.collate, "collate")
     if recipe.fields is not None and not recipe.fields:
         raise RecipeError("fields: there are none", fix="name those to deliver, or remove the line for all of them")
+    if isinstance(recipe.media, MediaOptions):
+        for i, prefix in enumerate(recipe.media.allow):
+            _check_allowed(prefix, f"media.allow[{i}]")
     _check_named_fields(recipe)
     if recipe.sequence is None:
         _check_without_sequence(recipe)
@@ -25,6 +29,21 @@ def check_delivery(recipe: Recipe) -> None:
         _check_padding(recipe, branch)
         for leaf in branch.leaves():
             _check_measured(recipe, leaf)
+
+
+def _check_allowed(prefix: str, where: str) -> None:
+    """A prefix of what rows may name names a bucket, a server or a directory itself: rows do not choose the host."""
+    if not prefix:
+        raise RecipeError(f"{where}: is empty", expected="a URL, or a directory")
+    scheme, _, rest = prefix.partition("://")
+    if is_url(prefix) and (not rest.partition("/")[0] or set("?#@") & set(rest)):
+        raise RecipeError(
+            f"{where}: does not name a bucket or a server",
+            found=without_query(prefix),
+            expected=f"{scheme}://<name>/, without a user or a query",
+        )
+    if is_link_local(prefix):
+        raise RecipeError(f"{where}: is on the machine's own link, which is never read", found=without_query(prefix))
 
 
 def _check_named_fields(recipe: Recipe) -> None:

@@ -23,6 +23,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "evaluation": "Named finite sets, read in order, every row once.",
         "map": "A function of your own, `package.module:function`, that every sample goes through.",
         "decode": "Whether members of samples are decoded by their extension (json, txt, npy) before the map.",
+        "media": "Whether audio that rows hold or name is fetched and decoded before the map, and from where.",
         "collate": "How samples become a batch: pad, list, or a function of your own.",
         "fields": "The fields to deliver; all of them if left out.",
         "sequence": "The field whose length is the sample's: packed, padded, measured and checked. null: not checked.",
@@ -67,6 +68,11 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "sources": "The sources of the set.",
         "batching": "How samples become micro-batches.",
         "lanes": "How many micro-batches make up a step of the set.",
+    },
+    "MediaOptions": {
+        "allow": "Prefixes of URLs, beyond the source's own directory or bucket, that rows may name.",
+        "max_seconds": "The longest audio of one sample.",
+        "max_bytes": "The most bytes that are read for one medium.",
     },
     "Length": {
         "field": "The field that holds the length.",

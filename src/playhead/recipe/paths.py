@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from playhead.recipe.patterns import expand_braces
-from playhead.recipe.values import Evaluation, Group, Recipe, Source
+from playhead.recipe.values import Evaluation, Group, MediaOptions, Recipe, Source
 from playhead.store import is_url
 
 
@@ -21,9 +21,16 @@ def place(recipe: Recipe, directory: Path) -> Recipe:
         recipe,
         sources=[_place_entry(entry, directory, f"sources[{i}]") for i, entry in enumerate(recipe.sources)],
         evaluation=evaluation,
+        media=_place_media(recipe.media, directory),
         cache_dir=absolute(recipe.cache_dir, directory),
         indexes_root=absolute(recipe.indexes_root, directory) if recipe.indexes_root is not None else None,
     )
+
+
+def _place_media(media: bool | MediaOptions, directory: Path) -> bool | MediaOptions:
+    if isinstance(media, bool):
+        return media
+    return msgspec.structs.replace(media, allow=[absolute(prefix, directory) for prefix in media.allow])
 
 
 def absolute(path: str, directory: Path) -> str:

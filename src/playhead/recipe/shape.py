@@ -111,6 +111,8 @@ def _suits(value: Any, kind: mi.Type) -> bool:
         return isinstance(value, Real) and not isinstance(value, bool)
     if isinstance(kind, (mi.ListType, mi.TupleType)):
         return isinstance(value, (list, tuple))
+    if isinstance(kind, mi.BoolType):
+        return isinstance(value, (bool, Ambiguous)) or value in ("true", "false")
     return isinstance(kind, (mi.DictType, mi.StructType)) and isinstance(value, Mapping)
 
 

@@ -130,6 +130,14 @@ class Evaluation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lanes: Count | None = None
 
 
+class MediaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What rows may name, and how much of it is fetched for one sample."""
+
+    allow: list[str] = field(default_factory=list)
+    max_seconds: Positive = 3600.0
+    max_bytes: Count = 1 << 30
+
+
 class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides the stream, and where its files are."""
 
@@ -150,6 +158,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
     map: str | None = None
     decode: bool = True
+    media: bool | MediaOptions = True
     collate: str = "pad"
     fields: list[str] | None = None
     sequence: str | None = "tokens"

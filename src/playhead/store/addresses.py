@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import ip_address
+from socket import inet_aton
 from urllib.parse import unquote, urlsplit
 
 from playhead.errors import DataError
@@ -12,6 +14,8 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)/?(.*)\Z", re.IGNORECASE | re.D
 _HTTP = ("http", "https")
 _BUCKETS = ("s3", "gs", "az", "abfs", "abfss")
 _QUERY = re.compile(r"(https?://[^\s?#\"'()<>]*)[?#][^\s\"'()<>]*", re.IGNORECASE)
+_METADATA_HOSTS = {"metadata", "metadata.google.internal", "metadata.azure.internal", "instance-data"}
+_METADATA_ADDRESSES = {"fd00:ec2::254", "100.100.100.200"}
 
 
 @dataclass(frozen=True)
@@ -69,3 +73,38 @@ def address_of(url: str) -> Address:
             )
         key = unquote(urlsplit(url).path[1:])
     return Address(f"{scheme}://{store}", key)
+
+
+def without_query(path: str) -> str:
+    """A path or URL for messages: without what may be a secret, its query and the user in front of its host."""
+    match = _URL.match(path)
+    if match is None:
+        return path
+    key = re.split(r"[?#]", match[3], maxsplit=1)[0]
+    return f"{match[1]}://{match[2].rpartition('@')[2]}/{key}"
+
+
+def is_link_local(url: str) -> bool:
+    """Whether a web address is on the machine's own link, where clouds give out credentials."""
+    if not url.lower().startswith(("http://", "https://")):
+        return False
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return True
+    if host in _METADATA_HOSTS:
+        return True
+    try:
+        found = ip_address(host.partition("%")[0])
+    except ValueError:
+        return _is_link_local_number(host)
+    mapped = getattr(found, "ipv4_mapped", None) or found
+    return bool(mapped.is_link_local) or str(mapped) in _METADATA_ADDRESSES
+
+
+def _is_link_local_number(host: str) -> bool:
+    """Other spellings of an IPv4 address that resolvers accept: 0xa9fea9fe, 2852039166, 0251.0376.1."""
+    try:
+        return inet_aton(host)[:2] == b"\xa9\xfe"
+    except (OSError, ValueError):
+        return False

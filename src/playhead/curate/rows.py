@@ -1,14 +1,17 @@
-"""What can be wrong with a row: said with the field it is in."""
+"""Rows of a manifest: read as Python's `json` reads them, and checked; what is wrong is said with its field."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
+
+import msgspec
 
 from playhead.errors import DataError
 from playhead.recipe.words import describe
 
-Row = dict[str, Any]
+CurateRow = dict[str, Any]
 
 REQUIRED = ("segments", "audio_sample_rate", "audio_filepath")  # as NeMo Curator's stage asks for
 _EXPECTED = {
@@ -28,11 +31,14 @@ class RowError(DataError):
         super().__init__(f"{field}: {reason}" if field else reason, found=found, expected=expected)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.field, self.reason, self.found, self.expected)
+        return _rebuild, (vars(self).copy(),)
 
 
-def _rebuild(field: str, reason: str, found: str | None, expected: str | None) -> RowError:
-    return RowError(field, reason, found=found, expected=expected)
+def _rebuild(values: dict[str, Any]) -> RowError:
+    error = RowError.__new__(RowError)
+    vars(error).update(values)
+    error.args = (error.message(),)
+    return error
 
 
 def check_row(row: Any, required: tuple[str, ...] = REQUIRED) -> None:
@@ -57,7 +63,7 @@ def check_row(row: Any, required: tuple[str, ...] = REQUIRED) -> None:
     _check_path(_value(row, "audio_filepath", None, required))
 
 
-def _value(row: Row, name: str, default: Any, required: tuple[str, ...]) -> Any:
+def _value(row: CurateRow, name: str, default: Any, required: tuple[str, ...]) -> Any:
     if name in required and name not in row:
         raise RowError(name, "missing", expected=_EXPECTED[name])
     return row.get(name, default)
@@ -95,7 +101,7 @@ def _check_segment(segment: Any, place: str) -> None:
         raise RowError(f"{place}.text", "not text", found=describe(text), expected="text, or nothing")
 
 
-def check_words(segment: Row, place: str) -> list[Row]:
+def check_words(segment: CurateRow, place: str) -> list[CurateRow]:
     """The words of a segment that is to be cut."""
     words = segment.get("words", [])
     if not isinstance(words, list):
@@ -120,3 +126,29 @@ def _number(value: Any, field: str) -> None:
         raise RowError(field, "not a finite number", found=describe(value), expected="a number")
     if abs(value) > _LARGEST:
         raise RowError(field, "too large", found="a number above 1e300", expected="a number that sums can be made of")
+
+
+decode = msgspec.json.Decoder().decode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def read_row(line: bytes) -> Any:
+    """Law: equal to `json.loads`. Raises a RowError where that raises an error, and for text that is not UTF-8."""
+    try:
+        return decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RowError("", "not UTF-8", found=str(error), expected="JSON in UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise RowError("", "broken JSON", found=f"{error}; it starts with {line[:40]!r}", expected="JSON") from error
+
+
+def write_row(row: CurateRow) -> bytes:
+    """A line that Python's `json` reads as the same row: msgspec would write null for a NaN."""
+    try:
+        return _encode(row).encode("utf-8") + b"\n"
+    except UnicodeEncodeError as error:
+        raise RowError("", "text with half a surrogate pair", found=str(error)) from error

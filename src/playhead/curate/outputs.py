@@ -1,0 +1,187 @@
+"""The output directory: its files, and what the run that wrote them was asked to do.
+
+A later run goes on with the same, or is told what differs.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from playhead.curate.inputs import CurateInput
+from playhead.errors import PrepareError
+from playhead.store import replacing, writing_to
+
+_OWN = (
+    "rows-[0-9]*.jsonl",
+    "windows.jsonl",
+    "windows.jsonl.idx",
+    "rejected.jsonl",
+    "summary.json",
+    "report.html",
+    "curate.json",
+)
+TIMED = ("summary.json", "report.html")  # these tell of times, so no two are the same
+_HALF = (".rows-*.tmp", ".windows.*.tmp", ".rejected.*.tmp", ".summary.*.tmp", ".report.*.tmp", ".curate.*.tmp")
+
+
+@dataclass(frozen=True)
+class CurateLayout:
+    """Where things are. Parts and marks of shards are in `work`, which is removed when all is done."""
+
+    out: Path
+
+    @property
+    def work(self) -> Path:
+        return self.out / ".work"
+
+    @property
+    def ledger(self) -> Path:
+        return self.out / "curate.json"
+
+    @property
+    def summary(self) -> Path:
+        return self.out / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        return self.out / "report.html"
+
+    @property
+    def windows(self) -> Path:
+        return self.out / "windows.jsonl"
+
+    @property
+    def rejected(self) -> Path:
+        return self.out / "rejected.jsonl"
+
+    @staticmethod
+    def shard_name(number: int) -> str:
+        return f"rows-{number:05d}.jsonl"
+
+    def shard(self, number: int) -> Path:
+        return self.out / self.shard_name(number)
+
+    def mark(self, number: int) -> Path:
+        return self.work / f"{number:05d}.json"
+
+    def windows_part(self, number: int) -> Path:
+        return self.work / f"windows-{number:05d}.jsonl"
+
+    def rejected_part(self, number: int) -> Path:
+        return self.work / f"rejected-{number:05d}.jsonl"
+
+    def own_files(self) -> list[Path]:
+        """What an earlier run left, finished or not."""
+        return sorted(path for pattern in _OWN for path in self.out.glob(pattern))
+
+    def make(self) -> None:
+        with writing_to(self.work):
+            self.work.mkdir(parents=True, exist_ok=True)
+
+    def clear(self) -> None:
+        """Remove what an earlier run left, the ledger last."""
+        with writing_to(self.out):
+            self.remove_work()
+            for described in self.out.glob("audio-*.tar.done"):  # tars of other windows would be taken for these
+                described.with_suffix("").unlink(missing_ok=True)
+                described.unlink()
+            for path in sorted(self.own_files(), key=lambda path: path == self.ledger):
+                path.unlink()
+
+    def remove_half_files(self) -> None:
+        """Remove what a kill left half written."""
+        with writing_to(self.out):
+            for pattern in _HALF:
+                for path in self.out.glob(pattern):
+                    path.unlink()
+            for path in self.work.glob(".*.tmp"):
+                path.unlink()
+
+    def remove_work(self) -> None:
+        if self.work.exists():
+            shutil.rmtree(self.work)
+
+
+_VERSION = 1
+_SHOWN = 5
+
+
+class CurateRequest(Struct, frozen=True):
+    """Everything that the outputs depend on."""
+
+    stage: str
+    parameters: dict[str, Any]
+    loss_details: bool
+    rows_per_shard: int
+    repeat: int
+    inputs: tuple[CurateInput, ...]
+    version: int = _VERSION
+
+
+class CurateLedger(Struct, frozen=True):
+    """A request, and once it is done the size of each output, if it is always the same."""
+
+    request: CurateRequest
+    outputs: dict[str, int | None] | None = None
+
+
+def write_ledger(layout: CurateLayout, ledger: CurateLedger) -> None:
+    with replacing(layout.ledger) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(ledger), indent=1))
+
+
+def read_ledger(layout: CurateLayout, request: CurateRequest) -> CurateLedger | None:
+    """The ledger of an earlier run of the same request; None where there was no run. Anything else is refused."""
+    if not layout.ledger.exists():
+        left = layout.own_files()
+        if left:
+            raise refusal(layout, [f"{left[0].name} is there, and no curate.json that says what it is"])
+        return None
+    try:
+        found = msgspec.json.decode(layout.ledger.read_bytes(), type=CurateLedger)
+    except msgspec.DecodeError as error:
+        raise refusal(layout, [f"curate.json cannot be read: {error}"]) from error
+    differences = differences_of(found.request, request)
+    if differences:
+        raise refusal(layout, differences)
+    for name, size in (found.outputs or {}).items():
+        path = layout.out / name
+        if not path.exists() or size not in (None, path.stat().st_size):
+            raise refusal(layout, [f"{name} is missing, or has been changed since it was written"])
+    return found
+
+
+def differences_of(before: CurateRequest, now: CurateRequest) -> list[str]:
+    """In what two requests differ, in words."""
+    if before.stage != now.stage:
+        return [f"`curate {before.stage}` before, `curate {now.stage}` now"]
+    pairs = [(name, before.parameters.get(name), value) for name, value in now.parameters.items()]
+    pairs += [(name, getattr(before, name), getattr(now, name)) for name in ("version", "rows_per_shard", "repeat")]
+    pairs.append(("loss details", before.loss_details, now.loss_details))
+    found = [f"{name}: {was} before, {is_now} now" for name, was, is_now in pairs if was != is_now]
+    return found + _input_differences(before.inputs, now.inputs)
+
+
+def _input_differences(before: tuple[CurateInput, ...], now: tuple[CurateInput, ...]) -> list[str]:
+    was, is_now = ({each.path: each.stamp for each in inputs} for inputs in (before, now))
+    found = [f"{path}: not among the inputs any more" for path in was if path not in is_now]
+    found += [f"{path}: a new input" for path in is_now if path not in was]
+    found += [f"{path}: has changed since" for path in was if path in is_now and was[path] != is_now[path]]
+    return found or (["the inputs: in another order"] if [*was] != [*is_now] else [])
+
+
+def refusal(layout: CurateLayout, differences: list[str]) -> PrepareError:
+    """What a directory is answered with that cannot be gone on with, because of these differences."""
+    more = f"; and {len(differences) - _SHOWN:,} more" if len(differences) > _SHOWN else ""
+    return PrepareError(
+        f"{layout.out}: holds the outputs of another run",
+        found="; ".join(differences[:_SHOWN]) + more,
+        expected="an empty directory, or a run of the same inputs and parameters to go on with",
+        fix="choose another --out, or write it anew with --force",
+    )

@@ -1,0 +1,24 @@
+"""Media in a sample: what a format found, before anything is fetched or decoded."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+MediaKind = Literal["audio"]
+
+
+class Media(Struct, frozen=True):
+    """A recording that a row holds (`data`) or names (`path`: a path or URL). Where both are given, `data` is used.
+
+    `offset` and `duration` are the segment of it that is wanted, in seconds; without a duration it goes to the end.
+    `base` is the directory of the file that names it, local or a URL: relative paths begin there.
+    """
+
+    kind: MediaKind
+    data: bytes | None = None
+    path: str | None = None
+    offset: float = 0.0
+    duration: float | None = None
+    base: str | None = None

@@ -1,0 +1,220 @@
+"""The media of samples: fetched for a whole micro-batch at once, and decoded by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from playhead.errors import DataError, PlayheadError, SampleError
+from playhead.formats.media import Media, MediaKind
+from playhead.formats.rows import Sample
+from playhead.read.media_rules import MediaRules
+from playhead.read.wav import MAGICS, NoDecoderError, Readable, open_wav
+from playhead.store import Buffer, File, Files, Ranges, open_file
+from playhead.store.addresses import without_query
+from playhead.types import Array
+
+ROUNDING_SECONDS = 0.001  # manifests round to milliseconds: a segment that ends so much past the end ends with the file
+
+_HEAD_BYTES = 1 << 14
+_WHOLE_BYTES = 1 << 20  # a file up to this size of which everything is wanted is read at once
+_MOST_SECONDS = 1e9
+_CONTAINERS = {b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"\xff\xfb": "MP3", b"FORM": "AIFF", b"RIFX": "RIFX"}
+
+
+class Timed(Protocol):
+    """How long a recording is."""
+
+    @property
+    def rate(self) -> int: ...
+
+    @property
+    def num_frames(self) -> int: ...
+
+
+class Recording(Timed, Protocol):
+    """An opened recording: its header is read, its samples are not."""
+
+    def byte_range(self, first: int, end: int) -> tuple[int, int]: ...
+
+    def floats(self, data: Buffer) -> Array: ...
+
+
+# By kind, then by the bytes that files of a container begin with: names are not trusted.
+DECODERS: dict[MediaKind, dict[bytes, Callable[[Readable], Recording]]] = {
+    "audio": dict.fromkeys(MAGICS, open_wav),
+}
+
+
+@dataclass(frozen=True)
+class MediaBytes:
+    """The bytes of a medium: its beginning is here, the rest (if any) in the file."""
+
+    path: str
+    size: int
+    head: Buffer
+    file: File | None = None
+
+    def read(self, offset: int, size: int) -> Buffer:
+        if self.file is None or min(offset + size, self.size) <= len(self.head):
+            return self.head[offset : offset + size]
+        return self.file.read(offset, size)
+
+    def ranges(self, wanted: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+        """All ranges, in one request to the storage, or none."""
+        if self.file is None or all(end <= len(self.head) for _, end in wanted):
+            view = memoryview(self.head)
+            return [view[first:end] for first, end in wanted]
+        firsts, ends = [first for first, _ in wanted], [end for _, end in wanted]
+        return self.file.files.read(self.file.path, self.file.stamp, Ranges(firsts, ends))
+
+
+def open_media(files: Files, path: str, *, whole: bool = False) -> MediaBytes:
+    """A file with its beginning read: the header, or all of a small file where the `whole` is wanted."""
+    file = open_file(files, path)
+    size = file.size if whole and file.size <= _WHOLE_BYTES else _HEAD_BYTES
+    return MediaBytes(without_query(path), file.size, file.read(0, size), file)
+
+
+class _Wanted(NamedTuple):
+    sample: int
+    field: str
+    media: Media
+
+
+class _Audio(NamedTuple):
+    samples: Array
+    rate: int
+
+
+def decode_media(
+    samples: list[Sample], files: Files, rules: MediaRules
+) -> tuple[list[Sample], SampleError | DataError | None]:
+    """The samples with their media fetched and decoded, up to the first that fails, and how that one does.
+
+    Audio becomes float32 from -1 to 1, of shape (samples,) or (samples, channels), with `<field>_rate` beside it.
+    Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it. What
+    fails in the storage is raised.
+    """
+    wanted = [
+        _Wanted(number, field, value)
+        for number, sample in enumerate(samples)
+        for field, value in sample.items()
+        if type(value) is Media
+    ]
+    if not wanted:
+        return samples, None
+    found = _decode_all(wanted, files, rules)
+    done: list[Sample] = []
+    for number, sample in enumerate(samples):
+        made: Sample = {}
+        for field, value in sample.items():
+            if type(value) is not Media:
+                made.setdefault(field, value)  # unless it is the rate of a field before it
+                continue
+            audio = found[number, field]
+            if isinstance(audio, PlayheadError):
+                return done, audio
+            made[field], made[f"{field}_rate"] = audio
+        done.append(made)
+    return done, None
+
+
+_Found = dict[tuple[int, str], _Audio | SampleError | DataError]
+
+
+def _decode_all(wanted: Sequence[_Wanted], files: Files, rules: MediaRules) -> _Found:
+    found: _Found = {}
+    named: dict[tuple[str, MediaKind], list[_Wanted]] = {}
+    for each in wanted:
+        media = each.media
+        if media.data is not None:
+            name = f'the bytes in "{each.field}"' if media.path is None else without_query(media.path)
+            _decode_from(MediaBytes(name, len(media.data), media.data), [each], rules, found)
+            continue
+        try:
+            named.setdefault((rules.resolve(media), media.kind), []).append(each)
+        except SampleError as error:
+            found[each.sample, each.field] = error
+    for (path, _), group in named.items():
+        try:
+            opened = open_media(files, path, whole=any(each.media.duration is None for each in group))
+            _decode_from(opened, group, rules, found)
+        except DataError as error:
+            found.update({(each.sample, each.field): error for each in group})
+    return found
+
+
+def _decode_from(source: MediaBytes, group: Sequence[_Wanted], rules: MediaRules, found: _Found) -> None:
+    """Decode what a group wants of one medium."""
+    try:
+        recording = open_recording(source, group[0].media.kind)
+    except SampleError as error:
+        found.update({(each.sample, each.field): error for each in group})
+        return
+    ranges: dict[tuple[int, str], tuple[int, int]] = {}
+    for each in group:
+        try:
+            ranges[each.sample, each.field] = _wanted_bytes(source.path, recording, each.media, rules)
+        except SampleError as error:
+            found[each.sample, each.field] = error
+    if ranges:
+        for key, data in zip(ranges, source.ranges([*ranges.values()]), strict=True):
+            found[key] = _Audio(recording.floats(data), recording.rate)
+
+
+def open_recording(source: Readable, kind: MediaKind = "audio") -> Recording:
+    """A medium opened by the decoder of its kind and magic."""
+    head = bytes(source.read(0, 12))
+    for magic, opens in DECODERS.get(kind, {}).items():
+        if head.startswith(magic):
+            return opens(source)
+    name = next((name for magic, name in _CONTAINERS.items() if head.startswith(magic)), None)
+    raise NoDecoderError(
+        f"{source.path}: there is no decoder for this {kind}",
+        found=f"{name} (it begins with {head[:4]!r})" if name else f"it begins with {head[:12]!r}",
+        expected="PCM WAV",
+        fix="store it as PCM WAV, or say `media: false` and decode it in the map",
+    )
+
+
+def _wanted_bytes(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
+    """The byte range of a segment that keeps the limits."""
+    frames = segment_frames(path, recording, media.offset, media.duration)
+    seconds = (frames[1] - frames[0]) / recording.rate
+    if seconds > rules.max_seconds:
+        raise _too_large(path, f"{seconds:,.3f} s", f"{rules.max_seconds:,.3f} s at most", "max_seconds")
+    first, end = recording.byte_range(*frames)
+    if end - first > rules.max_bytes:
+        raise _too_large(path, f"{end - first:,} bytes", f"{rules.max_bytes:,} at most", "max_bytes")
+    return first, end
+
+
+def segment_frames(path: str, recording: Timed, offset: float, duration: float | None) -> tuple[int, int]:
+    """The first frame of a segment and the one after its last; one outside the recording is a SampleError."""
+    rate, num_frames = recording.rate, recording.num_frames
+    if offset == 0 and duration is None:
+        return 0, num_frames
+    if _is_time(offset) and (duration is None or _is_time(duration)):
+        first = round(offset * rate)
+        end = num_frames if duration is None else round((offset + duration) * rate)
+        if num_frames < end <= num_frames + ROUNDING_SECONDS * rate:
+            end = num_frames
+        if first < end <= num_frames:
+            return first, end
+    until = "to its end" if duration is None else f"of {str(duration)[:20]} s"
+    raise SampleError(
+        f"{path}: the segment is not within the recording",
+        found=f"a segment {until}, from {str(offset)[:20]} s on",
+        expected=f"times up to {num_frames / rate:g} s",
+    )
+
+
+def _is_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and 0 <= seconds <= _MOST_SECONDS
+
+
+def _too_large(path: str, found: str, expected: str, limit: str) -> SampleError:
+    fix = f"leave the row out, or raise the limit in the recipe: `media: {{{limit}: ...}}`"
+    return SampleError(f"{path}: is too large for one sample", found=found, expected=expected, fix=fix)
