@@ -13,6 +13,7 @@ from playhead.errors import DataError
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)/?(.*)\Z", re.IGNORECASE | re.DOTALL)
 _HTTP = ("http", "https")
 _BUCKETS = ("s3", "gs", "az", "abfs", "abfss")
+SCHEMES = (*_BUCKETS, *_HTTP)
 _QUERY = re.compile(r"(https?://[^\s?#\"'()<>]*)[?#][^\s\"'()<>]*", re.IGNORECASE)
 _METADATA_HOSTS = {"metadata", "metadata.google.internal", "metadata.azure.internal", "instance-data"}
 _METADATA_ADDRESSES = {"fd00:ec2::254", "100.100.100.200"}
@@ -56,10 +57,10 @@ def address_of(url: str) -> Address:
             expected="the bucket's own address, as in s3://bucket/key",
             fix="name the bucket itself here and wherever else the same data is named",
         )
-    if scheme not in (*_BUCKETS, *_HTTP):
+    if scheme not in SCHEMES:
         raise DataError(
             f"{shown}: no store for {scheme}://",
-            expected=", ".join(f"{known}://" for known in (*_BUCKETS, *_HTTP)) + ", or a local path",
+            expected=", ".join(f"{known}://" for known in SCHEMES) + ", or a local path",
             fix="give the address of the bucket itself, or mount it and give a path",
         )
     if not store:
