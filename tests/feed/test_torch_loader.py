@@ -152,6 +152,20 @@ def test_workers_of_torch_may_be_spawned(mixed: Any) -> None:
     assert [seen(batch) for batch in islice(loader, 5)] == batches[3:8]
 
 
+def test_persistent_workers_outlive_an_iteration_left_in_the_middle_and_end_with_their_loader(mixed: Any) -> None:
+    recipe, batches, _, _ = mixed
+    others = {*multiprocessing.active_children()}
+    with DataLoader(recipe, num_workers=2, persistent_workers=True) as loader:
+        assert [seen(batch) for batch in islice(loader, 3)] == batches[:3]
+        workers = {*multiprocessing.active_children()} - others
+        assert len(workers) == 2
+        assert [seen(batch) for batch in islice(loader, 3)] == batches[3:6]
+        assert {*multiprocessing.active_children()} - others == workers
+    assert {*multiprocessing.active_children()} <= others
+    assert [seen(batch) for batch in islice(loader, 3)] == batches[6:9]  # with new ones
+    loader.close()
+
+
 @pytest.mark.parametrize("option", ["batch_size", "shuffle", "sampler", "collate_fn", "drop_last"])
 def test_what_the_recipe_decides_is_not_taken_as_an_option(mixed: Any, option: str) -> None:
     with pytest.raises(RecipeError, match=f"{option}: decided by the recipe"):

@@ -7,6 +7,7 @@ import os
 
 from playhead.errors import WorkerError
 
+PATIENCE_SECONDS = 2.0  # how long a worker that is about to end is waited for
 _NO_MAIN_GUARD = 113  # the exit code of a worker whose start ran the script that starts workers
 
 

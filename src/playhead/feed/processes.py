@@ -13,20 +13,20 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from queue import SimpleQueue
 from typing import Any, Literal
 
 from playhead.errors import PlayheadError, SampleError, WorkerError
-from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
+from playhead.feed.main_guard import PATIENCE_SECONDS, refuse_in_bootstrap, without_main_guard
+from playhead.feed.pool import Results, ahead
 from playhead.feed.produce import Blueprint, Produced
-from playhead.feed.tasks import Work
+from playhead.feed.tasks import Task, Work
 
 StartMethod = Literal["spawn", "forkserver"]
-
-_PATIENCE_SECONDS = 2.0
 
 
 class Processes:
@@ -36,31 +36,39 @@ class Processes:
         self,
         blueprint: Blueprint,
         workers: int,
+        lookahead: int,
         describe: Callable[[Work], str],
         start_method: StartMethod = "spawn",
     ) -> None:
-        refuse_in_bootstrap()
-        blueprint.check_picklable()
-        context = multiprocessing.get_context(start_method)
-        parcel = pickle.dumps(blueprint)
-        self._workers = [_Worker(context, parcel, number, describe) for number in range(workers)]
-        self._next_in = 0
-        self._next_out = 0
+        self._blueprint, self._describe = blueprint, describe
+        self._num_workers, self._depth = workers, workers * lookahead
+        self._context = multiprocessing.get_context(start_method)
+        self._workers: list[_Worker] = []
 
-    def submit(self, work: Work) -> None:
-        self._workers[self._next_in % len(self._workers)].send(work)
-        self._next_in += 1
+    def results(self, tasks: Iterator[Task]) -> Results:
+        if not self._workers:
+            self._start()
+        turns = cycle(self._workers)
 
-    def result(self) -> Produced:
-        worker = self._workers[self._next_out % len(self._workers)]
-        self._next_out += 1
-        return worker.receive()
+        def submit(work: Work) -> Callable[[], Produced]:
+            worker = next(turns)
+            worker.send(work)
+            return worker.receive
+
+        return ahead(tasks, self._depth, submit, self.close)
 
     def close(self) -> None:
-        for worker in self._workers:
+        workers, self._workers = self._workers, []
+        for worker in workers:
             worker.dismiss()
-        for worker in self._workers:
+        for worker in workers:
             worker.bury()
+
+    def _start(self) -> None:
+        refuse_in_bootstrap()
+        self._blueprint.check_picklable()
+        parcel = pickle.dumps(self._blueprint)
+        self._workers = [_Worker(self._context, parcel, number, self._describe) for number in range(self._num_workers)]
 
 
 class _Worker:
@@ -108,17 +116,17 @@ class _Worker:
         self._ours.close()
 
     def bury(self) -> None:
-        self._process.join(_PATIENCE_SECONDS)
+        self._process.join(PATIENCE_SECONDS)
         if self._process.is_alive():
             self._process.terminate()
-            self._process.join(_PATIENCE_SECONDS)
+            self._process.join(PATIENCE_SECONDS)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
         self._process.close()
 
     def _died(self) -> WorkerError:
-        self._process.join(_PATIENCE_SECONDS)
+        self._process.join(PATIENCE_SECONDS)
         code = self._process.exitcode
         if (unguarded := without_main_guard(code)) is not None:
             return unguarded
@@ -172,7 +180,8 @@ def _parcelled(result: Any, work: Work) -> bytes:
     try:
         return pickle.dumps(result, protocol=5)
     except Exception as error:  # noqa: BLE001  # pickling runs code of the user's classes
-        problem = f"step {work.step:,}, lane {work.lane}: the batch cannot be sent from its worker process"
+        place = f"step {work.request.step:,}, lane {work.request.lane}"
+        problem = f"{place}: the batch cannot be sent from its worker process"
         found = f"{type(error).__name__}: {error}"
         fix = "return arrays, numbers, text and lists from `map` and `collate`, or use worker threads"
         return pickle.dumps(SampleError(problem, found=found, fix=fix), protocol=5)
