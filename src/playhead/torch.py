@@ -1,4 +1,4 @@
-"""The loader for torch: torch's own DataLoader inside, so its workers, pinning and prefetching are what they are.
+"""The loader for torch: torch's own DataLoader inside, with its workers, pinning and prefetching.
 
 The plan stays in this process, as the sampler: torch asks it for the next piece of work, sends that to a worker as if
 it were an index, and gives results back in order. Each is then joined with its task, which knows the state after it.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from playhead.errors import PlayheadError, RecipeError, SampleError, WorkerError
+from playhead.errors import PlayheadError, RecipeError, SampleError
 from playhead.feed.delivery import Delivery
 from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
 from playhead.feed.pool import Results
+from playhead.feed.processes import worker_died
 from playhead.feed.produce import Blueprint, Produced, Producer
 from playhead.feed.rank_stream import RankStream
 from playhead.feed.tasks import Task, Work
@@ -58,7 +60,9 @@ class DataLoader(Delivery):
         blueprint = Blueprint(recipe, split, map, collate)
         if torch_options.get("num_workers"):
             blueprint.check_picklable()
-        super().__init__(stream, blueprint, _TorchPool(blueprint, stream.describe, torch_options))
+        # Else torch draws from the global generator when an iteration begins, and dropout changes with every resume.
+        torch_options.setdefault("generator", torch.Generator().manual_seed(torch.initial_seed()))
+        super().__init__(stream, blueprint, partial(_TorchPool, blueprint, stream.describe, torch_options))
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -81,8 +85,6 @@ class _TorchPool:
     def __init__(self, blueprint: Blueprint, describe: Callable[[Work], str], options: dict[str, Any]) -> None:
         self._describe = describe
         self._sampler = _Sampler()
-        # Else torch draws from the global generator when an iteration begins, and dropout changes with every resume.
-        options.setdefault("generator", torch.Generator().manual_seed(torch.initial_seed()))
         self._loader = torch_data.DataLoader(
             _Dataset(blueprint), sampler=self._sampler, batch_size=None, collate_fn=_as_it_is, **options
         )
@@ -106,28 +108,23 @@ class _TorchPool:
             yield self._sampler.under_way.popleft(), Produced(*made)
 
     def close(self) -> None:
-        self._end(self._loader._iterator)  # noqa: SLF001  # torch has no word for this
+        self._end(self._loader._iterator)  # noqa: SLF001  # torch has no public way to end persistent workers
 
     def _end(self, found: Any) -> None:
-        """Let torch end its workers, and forget the dead: it would speak of them again whenever any child ends."""
+        """Let torch end its workers, and forget dead ones: it would report them whenever any child process ends."""
         self._loader._iterator = None  # noqa: SLF001
         if hasattr(found, "_shutdown_workers"):
             found._shutdown_workers()  # noqa: SLF001
 
     def _explained(self, error: Exception, workers: Sequence[Any]) -> Exception:
-        """What torch says of a dead worker, or what its death does to a pipe, with what was under way."""
+        """Torch's error about a dead worker, or the broken pipe it left, with what was under way."""
         for worker in workers:
             if (unguarded := without_main_guard(worker.exitcode)) is not None:
                 return unguarded
         if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
             return error
         waiting = [self._describe(task.work) for task in self._sampler.under_way]
-        return WorkerError(
-            f"a worker died: {error}",
-            found=f"under way were {'; '.join(waiting)}",
-            fix="look for a crash in the map or collate function, or for the system killing processes that use too "
-            "much memory; resume from the last state: nothing delivered is lost",
-        )
+        return worker_died(f"a worker died: {error}", f"under way were {'; '.join(waiting)}")
 
 
 class _Sampler:
@@ -164,7 +161,7 @@ class _Dataset(torch_data.Dataset[_Made]):
             return error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Files and maps are opened anew in each process."""
+        """Each process opens files and maps of its own."""
         return {"_blueprint": self._blueprint, "_producer": None}
 
 

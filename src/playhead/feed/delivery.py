@@ -14,15 +14,14 @@ from playhead.errors import PlayheadError, StateError
 from playhead.feed.batch import Batch, batch_of
 from playhead.feed.derived import totals_of
 from playhead.feed.ledger import Recorder
-from playhead.feed.lightning_alone import refuse_lightning
+from playhead.feed.lightning_guard import refuse_lightning
 from playhead.feed.pool import Pool, Results
 from playhead.feed.produce import Blueprint, Produced
 from playhead.feed.quarantine import Quarantine
 from playhead.feed.rank_stream import RankStream
 from playhead.feed.state import Position, check_takeover, read_state, restore, save
-from playhead.feed.tasks import Known, Task, TaskMaker
+from playhead.feed.tasks import Task, TaskMaker
 from playhead.feed.totals import Sum, Totals, nothing_yet
-from playhead.order.picks import Picks
 from playhead.plan.segments import round_end
 
 if TYPE_CHECKING:
@@ -38,15 +37,16 @@ class Delivery:
     between them is the pool. They inherit, for the alternative is to write a dozen methods that pass a call on in each.
     """
 
-    def __init__(self, stream: RankStream, blueprint: Blueprint, pool: Pool) -> None:
+    def __init__(self, stream: RankStream, blueprint: Blueprint, new_pool: Callable[[], Pool]) -> None:
         self._number = next(_NUMBERS)
         self._stream = stream
         self._payload = blueprint.fingerprint()
-        self._pool = pool
+        self._new_pool = new_pool
+        self._pool = new_pool()
         self._results: Results | None = None
         self._at: Position | None = None
         self._state: Any = None  # loaded before the world size was known, where the plan depends on it
-        self._restored = 0  # how often a state was loaded: an iterator that sees it change starts anew
+        self._restored = 0  # how often a state was loaded: an iteration that sees it change begins again from there
         self._resumes = False  # whether a state was loaded and nothing asked for since
 
     @property
@@ -151,10 +151,18 @@ class Delivery:
         if hasattr(self, "_pool"):
             self.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies, and pickles, go on from the same place with workers of their own."""
+        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_results")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _results=None)
+        self._pool = self._new_pool()
+
     def _begin(self) -> Results | None:
         """What an iteration that begins now delivers, to the end of the round; None where that is over.
 
-        An evaluation set starts anew every time, but for the first after a state was loaded.
+        An evaluation set starts from its beginning every time, except right after a state was loaded.
         """
         identity = self._identity()
         resumes, self._resumes = self._resumes, False
@@ -166,7 +174,9 @@ class Delivery:
         elif self.finished:
             refuse_lightning("__next__")
             return None  # no worker need start to find that out
-        maker = TaskMaker(self._stream.plan, self._stream.recipe, self._stream.units, identity, self._known_of)
+        plan, recipe = self._stream.plan, self._stream.recipe
+        replaces = "substitute" in (recipe.on_error, recipe.on_length_mismatch)
+        maker = TaskMaker(plan, recipe, self._stream.units, identity, self._quarantine if replaces else None)
         self._results = self._pool.results(maker.tasks(self._position, self._number))
         return self._results
 
@@ -212,15 +222,6 @@ class Delivery:
     def _recorder(self) -> Recorder | None:
         records = self._stream.identity().rank == 0 and self._stream.split is None
         return Recorder(self._stream.recipe, self._stream.plan) if records else None
-
-    @cached_property
-    def _known_of(self) -> Callable[[Picks, int], Known | None]:
-        """Which rows replaced bad picks the last time; nothing is looked up where the recipe replaces none."""
-        recipe = self._stream.recipe
-        if "substitute" not in (recipe.on_error, recipe.on_length_mismatch):
-            return lambda _picks, _stream: None
-        streams, quarantine = self._stream.plan.streams, self._quarantine
-        return lambda picks, stream: quarantine.known(picks, streams[stream].source_names)
 
 
 def _overtaken() -> PlayheadError:

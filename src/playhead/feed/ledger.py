@@ -1,4 +1,4 @@
-"""The ledger of a plan: the cursor at every start of a window, so that any step is a look-up and a short walk.
+"""The ledger of a plan: the cursor at every start of a window, so that any step is a look-up and a few steps on.
 
 On disk it is an append-only file of records of uint64, all of one width and increasing in their first number.
 """
@@ -107,13 +107,13 @@ def nearest(ledger: Ledger, plan: Plan, step: int) -> Cursor:
 
 
 def steps_to_walk(recipe: Recipe, plan: Plan, step: int) -> int:
-    """How many steps `seek` has to walk."""
+    """How many steps `seek` has to advance, one by one."""
     known = nearest(ledger_of(recipe, plan), plan, step)
     return 0 if plan.jump(step, known) is not None else step - known.step
 
 
 def seek(recipe: Recipe, plan: Plan, step: int, progress: Callable[[int], None] | None = None) -> Cursor:
-    """The cursor of a step, from the nearest recorded one on; `progress` is told how many steps were walked."""
+    """The cursor of a step, from the nearest recorded one on; `progress` is called with the number of steps so far."""
     known = cursor = nearest(ledger_of(recipe, plan), plan, step)
     if progress is not None and plan.jump(step, known) is None:
         # A stride past the end breaks off here; the last seek then refuses the step that was asked for.

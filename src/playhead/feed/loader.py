@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, get_args
 
 from playhead.errors import RecipeError
@@ -41,12 +42,12 @@ class Loader(Delivery):
         _check_workers(workers, worker_kind, start_method, lookahead)
         stream = RankStream(recipe, split, rank, world_size)
         blueprint = Blueprint(recipe, split, map, collate)
-        pool: Pool = Inline(blueprint)
+        new_pool: Callable[[], Pool] = partial(Inline, blueprint)
         if workers and worker_kind == "thread":
-            pool = Threads(blueprint, workers, lookahead)
+            new_pool = partial(Threads, blueprint, workers, lookahead)
         elif workers:
-            pool = Processes(blueprint, workers, lookahead, stream.describe, start_method)
-        super().__init__(stream, blueprint, pool)
+            new_pool = partial(Processes, blueprint, workers, lookahead, stream.describe, start_method)
+        super().__init__(stream, blueprint, new_pool)
 
 
 def _check_workers(workers: int, kind: str, start_method: str, lookahead: int) -> None:

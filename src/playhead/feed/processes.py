@@ -1,7 +1,8 @@
 """Workers as processes.
 
-Work goes round: the n-th piece to worker n mod N, which does its pieces in turn, so results are in order when they are
-taken in the same round. A worker that dies is noticed where its result is awaited, and named with what it was reading.
+Workers take turns: the n-th piece of work goes to worker n mod N, which does its pieces in order, so results are in
+order when they are received in turn. A dead worker is noticed where its result is awaited; the error names what it was
+reading.
 """
 
 from __future__ import annotations
@@ -60,26 +61,26 @@ class Processes:
     def close(self) -> None:
         workers, self._workers = self._workers, []
         for worker in workers:
-            worker.dismiss()
+            worker.close_pipe()
         for worker in workers:
-            worker.bury()
+            worker.join()
 
     def _start(self) -> None:
         refuse_in_bootstrap()
         self._blueprint.check_picklable()
-        parcel = pickle.dumps(self._blueprint)
-        self._workers = [_Worker(self._context, parcel, number, self._describe) for number in range(self._num_workers)]
+        pickled = pickle.dumps(self._blueprint)
+        self._workers = [_Worker(self._context, pickled, number, self._describe) for number in range(self._num_workers)]
 
 
 class _Worker:
     """Our end of a worker process."""
 
-    def __init__(self, context: BaseContext, parcel: bytes, number: int, describe: Callable[[Work], str]) -> None:
+    def __init__(self, context: BaseContext, pickled: bytes, number: int, describe: Callable[[Work], str]) -> None:
         self._number = number
         self._describe = describe
         self._ours, theirs = context.Pipe()
         self._process = context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(theirs, parcel), name=f"playhead-worker-{number}", daemon=True
+            target=_serve, args=(theirs, pickled), name=f"playhead-worker-{number}", daemon=True
         )
         # A child inherits the mask: Ctrl-C while it still imports must not make it print a traceback.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -111,11 +112,12 @@ class _Worker:
             raise found
         return found  # type: ignore[no-any-return]
 
-    def dismiss(self) -> None:
-        """Close the pipe: the worker then ends by itself."""
+    def close_pipe(self) -> None:
+        """Let the worker end: it does when its pipe is closed."""
         self._ours.close()
 
-    def bury(self) -> None:
+    def join(self) -> None:
+        """Wait for the process to end, and make it end where that takes too long."""
         self._process.join(PATIENCE_SECONDS)
         if self._process.is_alive():
             self._process.terminate()
@@ -133,25 +135,30 @@ class _Worker:
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         work = self._under_way[0] if self._under_way else None
         what = "nothing" if work is None else self._describe(work)
-        return WorkerError(
-            f"worker {self._number} (process {self._process.pid}) died with {how}",
-            found=f"it was making {what}",
-            fix="look for a crash in the map or collate function, or for the system killing processes that use too "
-            "much memory; resume from the last state: nothing delivered is lost",
-        )
+        problem = f"worker {self._number} (process {self._process.pid}) died with {how}"
+        return worker_died(problem, f"it was making {what}")
 
 
-def _serve(connection: Connection, parcel: bytes) -> None:
-    """A worker's life: make what is asked, in turn, until the other end hangs up."""
+def worker_died(problem: str, found: str) -> WorkerError:
+    return WorkerError(
+        problem,
+        found=found,
+        fix="look for a crash in the map or collate function, or for the system killing processes that use too "
+        "much memory; resume from the last state: nothing delivered is lost",
+    )
+
+
+def _serve(connection: Connection, pickled: bytes) -> None:
+    """What a worker process runs: make what is asked, in order, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns us
     inbox: SimpleQueue[Work] = SimpleQueue()
-    # It listens before it builds, for its owner may die meanwhile.
+    # Listen before building: the owner may die meanwhile.
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
     producer: Any = None
     failure: BaseException | None = None
     try:
-        producer = pickle.loads(parcel).build()  # noqa: S301  # from our own parent
-    except Exception as error:  # noqa: BLE001  # told as the result of the first work
+        producer = pickle.loads(pickled).build()  # noqa: S301  # from our own parent
+    except Exception as error:  # noqa: BLE001  # raised where the first result is awaited
         failure = _portable(error)
     while True:
         work = inbox.get()
@@ -162,7 +169,7 @@ def _serve(connection: Connection, parcel: bytes) -> None:
             except Exception as error:  # noqa: BLE001  # it is raised again where the result is awaited
                 result = _portable(error)
         try:
-            connection.send_bytes(_parcelled(result, work))
+            connection.send_bytes(_pickled(result, work))
         except OSError:
             os._exit(0)
 
@@ -176,7 +183,7 @@ def _listen(connection: Connection, inbox: SimpleQueue[Work]) -> None:
             os._exit(0)
 
 
-def _parcelled(result: Any, work: Work) -> bytes:
+def _pickled(result: Any, work: Work) -> bytes:
     try:
         return pickle.dumps(result, protocol=5)
     except Exception as error:  # noqa: BLE001  # pickling runs code of the user's classes
@@ -188,7 +195,7 @@ def _parcelled(result: Any, work: Work) -> bytes:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """The error itself where it can travel, else its words and the line it came from."""
+    """The error itself where it can be pickled, else its message and the line that raised it."""
     if isinstance(error, PlayheadError):
         return error
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -74,7 +74,7 @@ class Producer:
 
     def __init__(self, blueprint: Blueprint) -> None:
         recipe = blueprint.recipe
-        if blueprint.collate is not None:  # a function given stands in for the recipe's
+        if blueprint.collate is not None:  # a function given replaces the recipe's
             recipe = msgspec.structs.replace(recipe, collate=name_of(blueprint.collate))
         streams = leaves_by_stream(recipe, blueprint.split)
         tables = open_tables({leaf.path: leaf for leaves in streams for leaf in leaves}.values(), recipe)
@@ -113,7 +113,7 @@ class Producer:
     def _placed(
         self, error: PlayheadError, samples: list[Sample | None], work: Work, incidents: list[Incident]
     ) -> SampleError:
-        """The error with the row at fault, or with the rows of the micro-batch where no single one is."""
+        """The error with the row that caused it, or with the rows of the micro-batch where no single one did."""
         slot = getattr(error, "slot", None)
         if slot is not None and samples[slot] is None:  # an empty slot repeats the first sample there is
             slot = next((i for i, sample in enumerate(samples) if sample is not None), None)
@@ -143,7 +143,7 @@ class Producer:
 
 
 def _row_delivered(request: Request, slot: int, source: str, incidents: list[Incident]) -> int:
-    """The row whose sample is in a slot: the one planned, or what stands in for it, now or since an earlier run."""
+    """The row whose sample is in a slot: the one planned, or the one that replaced it, now or in an earlier run."""
     epoch, row = int(request.picks.epoch[slot]), int(request.picks.row[slot])
     replaced = {(found.source, found.epoch, found.row): found.substitute for found in incidents}
     substitute = (request.known or {}).get(slot, replaced.get((source, epoch, row)))

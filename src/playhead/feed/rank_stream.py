@@ -87,7 +87,7 @@ class RankStream:
         return describe(work, self.sources)
 
     def num_batches(self) -> int:
-        """The batches of a whole round on this rank; TypeError where only planning it all would tell."""
+        """The batches of a whole round on this rank; TypeError where counting them takes planning them all."""
         stream = self.plan.streams[0]
         segment = stream.segments[0]
         end = round_end(stream, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from playhead.deal import Identity, after_lane, lanes_left
 from playhead.feed.collate import Shape
+from playhead.feed.quarantine import Quarantine
 from playhead.feed.shapes import shape_of
 from playhead.feed.state import Position
 from playhead.feed.totals import Counter
@@ -20,8 +21,6 @@ from playhead.plan.segments import segment_at
 from playhead.plan.step import MicroBatch, Step
 from playhead.read import Request
 from playhead.recipe.values import Recipe, Unit
-
-Known = dict[int, int | None]
 
 
 class Work(Struct, frozen=True):
@@ -46,7 +45,7 @@ def _unpacked(
     stream: int,
     picks: tuple[bytes, bytes, bytes],
     lengths: bytes | None,
-    place: tuple[int, int, Known | None],
+    place: tuple[int, int, dict[int, int | None] | None],
     how: tuple[bool, tuple[int | None, int | None], bool],
 ) -> Work:
     arrays = [np.frombuffer(data, np.int64) for data in picks]
@@ -67,8 +66,8 @@ class Task(Struct, frozen=True):
 class TaskMaker:
     """Makes the tasks of one rank.
 
-    `known_of` says which rows replaced bad picks of a sub-stream the last time, by position, so that a replay is
-    identical. `units` are those of the lengths of each sub-stream.
+    `units` are those of the lengths of each sub-stream. A `quarantine`, where the recipe replaces bad samples, knows
+    which rows replaced them the last time, so that a replay is identical.
     """
 
     def __init__(
@@ -77,11 +76,11 @@ class TaskMaker:
         recipe: Recipe,
         units: tuple[Unit, ...],
         identity: Identity,
-        known_of: Callable[[Picks, int], Known | None],
+        quarantine: Quarantine | None,
     ) -> None:
         self._plan, self._recipe, self._units = plan, recipe, units
         self._rank, self._world_size, _ = identity
-        self._known_of = known_of
+        self._quarantine = quarantine
 
     def tasks(self, start: Position, loader: int) -> Iterator[Task]:
         """The tasks from a position to the end of its round."""
@@ -110,6 +109,8 @@ class TaskMaker:
         assert place is not None, "an idle lane repeats one that plays"
         rule = segment_at(self._plan.streams[stream], place.window).rule
         shape = shape_of(self._recipe, rule, self._units[stream], batch)
-        known = self._known_of(batch.picks, stream)
+        known = None
+        if self._quarantine is not None:
+            known = self._quarantine.known(batch.picks, self._plan.streams[stream].source_names)
         request = Request(stream, batch.picks, batch.lengths, step.number, batch.lane, known)
         return Work(request, batch.idle, shape, isinstance(rule, Pack))
