@@ -91,7 +91,7 @@ def restore(state: Any, plan: Plan, payload: str) -> Position:
             "the state was saved with another map, collate or decode setting: "
             "the same samples follow, but what is made of them may differ",
             PayloadWarning,
-            stacklevel=4,  # whoever called load_state_dict of a loader
+            stacklevel=3,  # whoever called load_state_dict of a loader
         )
     cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
     return Position(cursor, saved.lanes_done, Sum(np.array(saved.totals, np.int64)), saved.round)

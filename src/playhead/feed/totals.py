@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import Struct
 
+from playhead.deal import num_done
 from playhead.plan.cursor import Place
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Pack
@@ -82,8 +83,7 @@ class Counter:
         for stream, place in enumerate(places):
             part = playing.get(stream)
             if part is not None and part.place is not None:
-                count = part.place.step * len(part.lanes) + len(range(done)[part.lanes.start :: part.lanes.step])
-                count = min(count, (part.place.step + 1) * len(part.lanes))
+                count = part.place.step * len(part.lanes) + num_done(part.lanes, done)
                 entries.append((self._window(stream, part.place.window), count))
             elif stream in self._running and self._running[stream][0] != place.window:
                 entries.append((self._running[stream][1], -1))  # done with, and the next one not begun

@@ -15,10 +15,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic
 
 from playhead.errors import PrepareError
-from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
+from playhead.feed.main_guard import PATIENCE_SECONDS, refuse_in_bootstrap, without_main_guard
 from playhead.jobs.engine import Done, J, Job, outcome_of
-
-_PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[
                 done(flying.pop(future), outcome)
     except BrokenProcessPool as error:
         for process in started:
-            process.join(_PATIENCE_SECONDS)
+            process.join(PATIENCE_SECONDS)
             if (unguarded := without_main_guard(process.exitcode)) is not None:
                 raise unguarded from error
         names = ", ".join(job.name for job in flying.values())
