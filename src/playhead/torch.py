@@ -23,6 +23,7 @@ from playhead.feed.rank_stream import RankStream
 from playhead.feed.tasks import Task, Work
 from playhead.read import Incident
 from playhead.recipe.values import Recipe
+from playhead.store import Files
 
 try:
     import torch
@@ -53,11 +54,12 @@ class DataLoader(Delivery):
         world_size: int | None = None,
         map: Callable[..., Any] | None = None,  # noqa: A002  # the recipe's word for it
         collate: Callable[..., Any] | None = None,
+        files: Files | None = None,
         **torch_options: Any,
     ) -> None:
         _check_options(torch_options)
         stream = RankStream(recipe, split, rank, world_size)
-        blueprint = Blueprint(recipe, split, map, collate)
+        blueprint = Blueprint(recipe, split, map, collate, files)
         if torch_options.get("num_workers"):
             blueprint.check_picklable()
         # Else torch draws from the global generator when an iteration begins, and dropout changes with every resume.

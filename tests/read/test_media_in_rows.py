@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from wav_files import chunk, fmt, riff
 
-from playhead import Loader, Recipe, SampleError
-from playhead.errors import StoreError
+from playhead import DataError, Loader, Recipe, StoreError
 from playhead.formats.media import Media
 from playhead.prepare import prepare
 from playhead.store import MEMORY, CountingFiles, all_files
-from wav_files import wav_bytes
 
 RATE = 8000
+
+
+def wav_bytes(samples: np.ndarray[Any, Any], rate: int) -> bytes:
+    return riff(fmt(rate=rate), chunk(b"data", samples.astype("<i2").tobytes()))
 
 
 def recording(seconds: float, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -51,7 +54,7 @@ def test_segments_of_named_files_are_decoded_and_batched_as_planned(tmp_path: Pa
         (tmp_path / f"{i}.wav").write_bytes(wav_bytes(samples, RATE))
     rows = [{"audio_filepath": f"{i}.wav", "offset": start, "duration": 0.5} for start in (0.25, 1.5) for i in (0, 1)]
     recipe = recipe_over(tmp_path, rows)
-    found = [batch for batch in Loader(recipe)]
+    found = list(Loader(recipe))
     assert [batch["audio"].shape for batch in found] == [(2, RATE // 2)] * 2
     for batch, start in zip(found, (0.25, 1.5), strict=True):
         for i in range(2):
@@ -93,8 +96,10 @@ def test_a_medium_that_is_missing_is_a_bad_sample_and_a_storage_that_fails_is_no
     rows = [{"audio_filepath": name, "duration": 1.0} for name in ("0.wav", "gone.wav")]
     recipe = recipe_over(tmp_path, rows, on_error="substitute", max_bad=1.0)
     (batch,) = Loader(recipe)
-    assert [incident.row for incident in batch.incidents] == [1]
-    with pytest.raises(SampleError, match=r'source "speech", row 1 .*a.jsonl, byte') as caught:
+    np.testing.assert_array_equal(batch["audio"][0], batch["audio"][1])
+    (quarantined,) = tmp_path.glob("cache/quarantine/*/*")
+    assert "gone.wav: no such file" in quarantined.read_text()
+    with pytest.raises(DataError, match=r'source "speech", row 1 .*a.jsonl, byte') as caught:
         list(Loader(recipe_over(tmp_path, rows)))
     assert "gone.wav: no such file" in str(caught.value)
 

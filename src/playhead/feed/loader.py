@@ -13,6 +13,7 @@ from playhead.feed.processes import Processes, StartMethod
 from playhead.feed.produce import Blueprint
 from playhead.feed.rank_stream import RankStream
 from playhead.recipe.values import Recipe
+from playhead.store import Files
 
 WorkerKind = Literal["process", "thread"]
 
@@ -22,7 +23,8 @@ class Loader(Delivery):
 
     Rank and world size are detected where they are not given. `workers` 0 makes batches in this process; else
     `worker_kind` says whether workers are processes or threads, and `lookahead` how many batches each has under way.
-    `map` and `collate` are functions in place of those the recipe names. Their number never changes what is delivered.
+    Their number never changes what is delivered. `map` and `collate` are functions in place of those the recipe names,
+    `files` is storage to use in place of the usual.
     """
 
     def __init__(
@@ -38,10 +40,11 @@ class Loader(Delivery):
         lookahead: int = 2,
         map: Callable[..., Any] | None = None,  # noqa: A002  # the recipe's word for it
         collate: Callable[..., Any] | None = None,
+        files: Files | None = None,
     ) -> None:
         _check_workers(workers, worker_kind, start_method, lookahead)
         stream = RankStream(recipe, split, rank, world_size)
-        blueprint = Blueprint(recipe, split, map, collate)
+        blueprint = Blueprint(recipe, split, map, collate, files)
         new_pool: Callable[[], Pool] = partial(Inline, blueprint)
         if workers and worker_kind == "thread":
             new_pool = partial(Threads, blueprint, workers, lookahead)

@@ -54,7 +54,11 @@ class Blueprint:
         maps = [[leaf.source.map for leaf in leaves] for leaves in leaves_by_stream(recipe, self.split)]
         options = [recipe.map, recipe.collate, recipe.decode, recipe.fields, recipe.sequence, recipe.sequence_rate]
         padding = [recipe.pad_to, recipe.pad_batch, recipe.pad_values, recipe.on_length_mismatch]
-        return digest([given, maps, options, padding, recipe.dtypes])[:16]
+        decided = [given, maps, options, padding, recipe.dtypes]
+        read = [leaf.source.options for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
+        if recipe.media is not True or any(read):
+            decided.append([recipe.media, read])
+        return digest(decided)[:16]
 
     def check_picklable(self) -> None:
         """Refuse a function that cannot travel, before any worker starts."""
