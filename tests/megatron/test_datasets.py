@@ -82,11 +82,11 @@ def test_a_large_vocabulary_makes_int32_tokens(folder: Path) -> None:
 def test_an_interrupted_run_goes_on_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, written = tokenizing.write_part, []
 
-    def write_some(part, prefix, rules) -> None:
+    def write_some(part) -> None:
         if len(written) == 3:
             raise KeyboardInterrupt
-        written.append(prefix)
-        real(part, prefix, rules)
+        written.append(part)
+        real(part)
 
     arguments = ([folder / "one.jsonl"], folder / "tokenizer.json", folder / "x")
     monkeypatch.setattr(tokenizing, "write_part", write_some)
