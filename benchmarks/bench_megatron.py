@@ -103,7 +103,8 @@ def worker(who: str, case: str, folder: Path, num_samples: int) -> None:
     run = {"ours": run_ours, "oracle": run_oracle}[who]
     if who == "ours":
         make(folder / "tiny", 100, 10_000)
-        tiny = MegatronJob(16, 1, (50, 0, 0), {}, blends=(MegatronBlend((str(folder / "tiny"),) * 2, (1.0, 1.0)), None, None))
+        tiny_blend = MegatronBlend((str(folder / "tiny"),) * 2, (1.0, 1.0))
+        tiny = MegatronJob(16, 1, (50, 0, 0), {}, blends=(tiny_blend, None, None))
         run_ours(tiny, folder / "tiny-cache")
     seconds = run(job_of(case, folder, num_samples), folder / f"{who}-{case}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

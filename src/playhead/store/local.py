@@ -72,8 +72,8 @@ class LocalFiles:
             opened = self._open.get(path)
             if opened is not None:
                 self._open.move_to_end(path)
-        if opened is not None and opened.stamp != (self.stamp(path) if stamp is None else stamp):
-            opened = None  # another file may have its name since it was opened
+        if opened is not None and stamp is None and opened.stamp != self.stamp(path):
+            opened = None  # replaced by another file since it was opened
         if opened is None:
             opened = self._newly_opened(path, stamp)
         if stamp is not None and opened.stamp != stamp:
