@@ -21,7 +21,7 @@ from playhead.megatron.arguments import read_request
 from playhead.megatron.cache_report import CacheProgress
 from playhead.megatron.check_job import check_request
 from playhead.megatron.prepare_job import CacheOptions, prepare_request
-from playhead.store import all_files
+from playhead.store import CountingFiles, all_files
 from small_data import bytes_of
 
 
@@ -201,6 +201,23 @@ def test_fast_load_works_with_data_for_each_split(folder: Path) -> None:
     )
     for mine, his in zip(fast, slow, strict=True):
         assert oracle.samples_of(mine) == oracle.samples_of(his)
+
+
+@pytest.mark.parametrize("split", ["80,10,10", "100"])
+def test_every_index_is_read_once_also_where_its_counts_are_written(folder: Path, split: str) -> None:
+    request = read_request(flags_over(folder, "--split", split))
+    sizes = [120, 40]
+    for options in ({}, {"per_dataset_sequences": folder / "counts.json"}):
+        files = CountingFiles(all_files())
+        prepare_request(request, files, CacheOptions(dry_run=not options, **options))
+        lengths = 0 if not options else 4 * sum(sizes)  # of the sequences of all splits, to cut them into samples
+        header, last_mark = 34, 8
+        assert files.counts["bytes"] == sum(2 * header + last_mark + 4 * size for size in sizes) + lengths
+        assert files.counts["stamp"] == 2 * len(sizes)
+    assert json.loads((folder / "counts.json").read_text()) == {
+        str(folder / "a"): [120, 121],
+        str(folder / "b"): [40, 41],
+    }
 
 
 @pytest.mark.parametrize(

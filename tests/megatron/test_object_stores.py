@@ -23,7 +23,7 @@ from playhead.megatron.check_job import check_request
 from playhead.megatron.idx import open_idx
 from playhead.megatron.merging import merge_prefixes
 from playhead.megatron.prepare_job import CacheOptions, prepare_request
-from playhead.store import all_files
+from playhead.store import MEMORY, all_files
 from small_data import bytes_of
 
 URLS = ["--data-path", "0.3", "s3://bucket/data/a", "0.7", "s3://bucket/data/b"]
@@ -100,6 +100,23 @@ def test_the_indexes_are_those_of_the_same_data_on_disk_and_the_key_keeps_the_ur
             assert (tmp_path / "cache" / path.name.replace(theirs.name, ours.name)).read_bytes() == path.read_bytes()
         description = (tmp_path / "cache" / f"{ours.name}-description.txt").read_text()
         assert '"dataset_path": "s3://bucket/data/' in description
+
+
+def test_data_in_memory_gives_the_arrays_of_the_same_data_on_disk(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    memory = f"memory://{tmp_path.name}"
+    for name in ("a.idx", "a.bin", "b.idx", "b.bin"):
+        MEMORY.write(f"{memory}/{name}", (tmp_path / name).read_bytes())
+    prepare(tmp_path, "--data-path", "0.3", f"{memory}/a", "0.7", f"{memory}/b")
+    prepare(tmp_path, *flags_over(tmp_path, "--data-cache-path", str(tmp_path / "local")))
+    ours, theirs = (
+        sorted(path.read_bytes() for path in (tmp_path / name).glob("*.npy")) for name in ("cache", "local")
+    )
+    assert ours == theirs
+    merge_prefixes(all_files(), [f"{memory}/a", f"{memory}/b"], str(tmp_path / "merged"))
+    assert (tmp_path / "merged.bin").read_bytes() == (tmp_path / "a.bin").read_bytes() + (
+        tmp_path / "b.bin"
+    ).read_bytes()
 
 
 def test_data_that_changes_in_the_bucket_makes_the_cache_stale(bucket: Loopback, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def check_cache(
 
 @app.command("tokenize")
 def tokenize(
-    files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
+    paths: Annotated[list[str], typer.Argument(metavar="FILES...", help="Files of JSON lines.")],
     tokenizer: Annotated[Path, typer.Option(help="A tokenizer.json.")],
     out: Annotated[str, typer.Option(help="The prefix of the .bin and .idx to write.")],
     key: Annotated[str, typer.Option(help="The field that holds the text.")] = "text",
@@ -109,7 +109,7 @@ def tokenize(
 
     with tokenizing() as progress:
         done = tokenize_files(
-            list(files),
+            paths,
             tokenizer,
             out,
             key=key,
