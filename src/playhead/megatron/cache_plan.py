@@ -116,30 +116,23 @@ class _Draft:
 
 
 def plan_cache(job: MegatronJob, indexes: Mapping[str, Idx]) -> CachePlan:
-    if job.blend is not None:
-        assert job.split is not None
-        return _plan_blend(job, job.blend, split_matrix(job.split), indexes)
-    draft = _Draft(job, None, indexes)
-    for split, blend in enumerate(job.blends or ()):
+    """One blend is split by the matrix; blends of their own have the whole of their data for each split.
+
+    Only under a matrix is a single prefix with a weight a blend.
+    """
+    matrix = None if job.split is None else split_matrix(job.split)
+    draft = _Draft(job, matrix, indexes)
+    for split, blend in enumerate(job.blends or (job.blend,) * len(SPLITS)):
         if blend is None:
             continue
         _check_size(blend, job, split)
-        if len(blend.prefixes) == 1 or (job.multiple_validation_sets and split == _VALID):
-            for prefix in blend.prefixes:
-                draft.plain(prefix, split, _WHOLE)
-        else:
-            draft.blend(blend, split, _WHOLE)
-    return draft.plan()
-
-
-def _plan_blend(job: MegatronJob, blend: MegatronBlend, matrix: SplitMatrix, indexes: Mapping[str, Idx]) -> CachePlan:
-    draft = _Draft(job, matrix, indexes)
-    for split, bounds in enumerate(matrix):
-        _check_size(blend, job, split)
+        bounds = _WHOLE if matrix is None else matrix[split]
         if bounds is None:
             continue
-        if len(blend.prefixes) == 1 and blend.weights is None:
-            draft.plain(blend.prefixes[0], split, bounds)
+        is_plain = len(blend.prefixes) == 1 and (blend.weights is None or matrix is None)
+        if is_plain or (job.multiple_validation_sets and matrix is None and split == _VALID):
+            for prefix in blend.prefixes:
+                draft.plain(prefix, split, bounds)
         else:
             draft.blend(blend, split, bounds)
     return draft.plan()

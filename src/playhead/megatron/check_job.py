@@ -41,12 +41,11 @@ def check_request(request: MegatronRequest, files: Files, workers: int | None = 
     others = _descriptions(request.cache)
     entries = plan_cache(request.job, indexes).entries
     findings = tuple(_find(request.cache, entry, indexes, others) for entry in entries)
-    good = all(finding.state == "ok" for finding in findings)
     split_needed = "the data is given by --data-path: --dataloader-fast-cache-load needs data for each split"
     misread = misread_tokens(list(indexes.values()), request.vocab_size) if request.given_sequences else []
     return CheckReport(
         cache=str(request.cache),
-        good=good,
+        good=all(finding.state == "ok" for finding in findings),
         findings=findings,
         fast_load=() if request.job.blend is None else (split_needed,),
         misread=tuple(misread),

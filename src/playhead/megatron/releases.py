@@ -56,8 +56,10 @@ REFUSED = {
 }
 
 # Of Megatron's tool that prepares caches, and our own: they work for every release.
-_OF_THE_TOOL = ("prepare-cache-world-size", "prepare-cache-start-iteration")
-_OURS = {"like": "1", "keep-partial-validation-sequence": "0", "at-iteration": "1"}
+_FOR_ALL = {
+    **dict.fromkeys(("prepare-cache-world-size", "prepare-cache-start-iteration", "at-iteration", "like"), "1"),
+    "keep-partial-validation-sequence": "0",
+}
 
 # Of torchrun, which stand in the same launch scripts.
 _LAUNCHER = """
@@ -82,7 +84,7 @@ class FlagTable:
 def flags_of(release: str) -> FlagTable:
     source = _source()
     place = RELEASES.index(release)
-    takes = {**dict.fromkeys(_OF_THE_TOOL, "1"), **_OURS}
+    takes = dict(_FOR_ALL)
     for group in source["flags"]:
         if RELEASES.index(group["first"]) <= place <= RELEASES.index(group["last"]):
             takes.update(dict.fromkeys(" ".join(group["names"]).split(), group["takes"]))
