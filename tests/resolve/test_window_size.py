@@ -91,7 +91,7 @@ RULES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("lanes", [64, 1024, 4096])
+@pytest.mark.parametrize("lanes", [64, 1024, 4096, 16_384])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_micro_batches_fall_just_short_of_whole_steps(lengths: str, rule: str, lanes: int) -> None:

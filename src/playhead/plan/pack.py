@@ -17,7 +17,6 @@ for _bit in range(64):
     _BIT_OF[((0x03F7_9D71_B4CB_0A89 << _bit) & 0xFFFF_FFFF_FFFF_FFFF) >> 58] = _bit
 
 
-@kernel
 def pack(lengths: IntArray, max_length: int) -> tuple[IntArray, int]:
     """The bin of each sample, and the number of bins; a sample longer than a bin gets one of its own.
 
@@ -27,8 +26,22 @@ def pack(lengths: IntArray, max_length: int) -> tuple[IntArray, int]:
     bins = np.empty(len(lengths), np.int64)
     words = np.zeros(max_length // 64 + 1, np.uint64)
     summary = np.zeros(len(words) // 64 + 1, np.uint64)
-    top = np.full(max_length + 1, _NONE, np.int64)  # the bin filled last among those with this much free
-    below = np.empty(len(lengths), np.int64)  # the one filled before it, for each bin
+    top = np.full(max_length + 1, _NONE, np.int64)
+    below = np.empty(len(lengths), np.int64)
+    return bins, int(_best_fit(lengths, max_length, words, summary, top, below, bins))
+
+
+@kernel
+def _best_fit(
+    lengths: IntArray,
+    max_length: int,
+    words: UIntArray,
+    summary: UIntArray,
+    top: IntArray,
+    below: IntArray,
+    bins: IntArray,
+) -> int:
+    """`top` has the bin filled last among those with this much free, `below`, for each bin, the one filled before."""
     num_bins = 0
     for long_ones in (True, False):
         for i in range(len(lengths)):
@@ -52,7 +65,7 @@ def pack(lengths: IntArray, max_length: int) -> tuple[IntArray, int]:
                     _mark(words, summary, left)
                 below[chosen] = top[left]
                 top[left] = chosen
-    return bins, num_bins
+    return num_bins
 
 
 @kernel
