@@ -25,7 +25,7 @@ MOST_STEPS = 24
 def measure(rule: Rule, lanes: int, lengths: np.ndarray, world_size: int) -> tuple[float, ...]:
     """Steps in a window, samples in a step, cost of whole steps, CPU seconds a step of planning and of laying out."""
     stream = make_stream(rule, lanes, [lengths], [1.0])
-    plan = Plan((stream,), None, "")
+    plan = Plan((stream,), None, ())
     cursor = plan.start()
     step, after = plan.step_at(cursor, slice(0, None, world_size))
     counter = Counter(plan)

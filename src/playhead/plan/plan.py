@@ -18,6 +18,7 @@ from playhead.errors import EndOfStreamError
 from playhead.order import blend as blending
 from playhead.order.blend import Blend
 from playhead.order.picks import Picks
+from playhead.plan.chain import Chain
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.receipt import START, begin_step, fold_lanes
 from playhead.plan.rules import Fixed
@@ -38,14 +39,20 @@ class Plan:
     """A pure function from cursors to steps; it remembers the last windows it planned, nothing else.
 
     `fuse` deals whole steps to sub-streams; None zips them (or there is one). Zipped sub-streams have lanes side by
-    side; `interleaved` ones take turns lane by lane, so that a rank keeps to one of them.
+    side; `interleaved` ones take turns lane by lane, so that a rank keeps to one of them. `chain` has the fingerprint
+    of the recipe and of each amendment.
     """
 
     streams: tuple[Stream, ...]
     fuse: Blend | None
-    fingerprint: str
+    chain: Chain
     interleaved: bool = False
     _windows: dict[int, Window] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the whole plan, with all amendments."""
+        return self.chain[-1].fingerprint
 
     @property
     def lanes(self) -> int:
