@@ -112,6 +112,13 @@ def test_a_window_of_more_than_4_million_draws_holds_8_steps() -> None:
     assert 7.9 < size / 146 / 16_384 <= 8
 
 
+@pytest.mark.parametrize("rule", [Pack(1 << 22), Budget(1 << 22, 1 << 22), Bucket((50,), (100_000,))])
+def test_micro_batches_that_thousands_of_samples_do_not_fill_have_a_window_too(rule: Rule) -> None:
+    size = default_window_size(rule, 1, Drawn(profile_of(LENGTHS["28 each"]), None))
+    full = 100_000 if isinstance(rule, Bucket) else (1 << 22) / 28
+    assert 7.5 <= size / full <= 50
+
+
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.75, 0.25)])
 @pytest.mark.parametrize("rule", [Pack(512, "alone"), Budget(4000, 4000)])
 def test_the_default_window_draws_no_more_than_a_group_of_a_shard_shuffled_source(rule: Rule, shares: Any) -> None:
