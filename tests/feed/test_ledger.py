@@ -49,7 +49,7 @@ def recipe_of(folder: Path, kind: str) -> Recipe:
 
 def facts(plan: Plan, cursor: Cursor, count: int = 3) -> list[tuple]:
     """What the next steps hold, from a plan that remembers nothing."""
-    fresh = Plan(plan.streams, plan.fuse, plan.fingerprint)
+    fresh = Plan(plan.streams, plan.fuse, plan.chain)
     return [
         (step.number, step.receipt, [(b.stream, b.idle, b.picks.row.tolist()) for b in step.micro_batches])
         for step, _ in islice(fresh.steps(cursor), count)

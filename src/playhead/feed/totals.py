@@ -128,10 +128,10 @@ def _tally(
             total += lengths[members[i]]
         for i in range(starts[g], starts[g + 1]):
             sample = members[i]
-            counts = out[g + 1, row_of[sample]]
-            counts[0] += 1
-            counts[1] += lengths[sample]
+            row = row_of[sample]
+            out[g + 1, row, 0] += 1
+            out[g + 1, row, 1] += lengths[sample]
             if pack_length == 0:
-                counts[2] += longest - lengths[sample]
+                out[g + 1, row, 2] += longest - lengths[sample]
             elif i == starts[g]:
-                counts[2] += max(0, pack_length - total)
+                out[g + 1, row, 2] += max(0, pack_length - total)
