@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from jobs import flags_over, write_pair
 
+from jobs import flags_over, write_pair
 from playhead import megatron
 from playhead.errors import DataError, PlayheadError, PrepareError, RecipeError
 from playhead.megatron.arguments import read_request

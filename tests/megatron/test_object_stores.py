@@ -13,9 +13,9 @@ from urllib.request import Request, urlopen
 import numpy as np
 import oracle
 import pytest
-from jobs import flags_over, write_pair
 from megatron.core.datasets import indexed_dataset, object_storage_utils
 
+from jobs import flags_over, write_pair
 from loopback import Loopback, serving
 from playhead.errors import DataError, PrepareError
 from playhead.megatron.arguments import read_request
