@@ -1,4 +1,4 @@
-"""Hypothesis profiles, and a Ray cluster for the tests that ask for one.
+"""Hypothesis profiles, the order and the groups of tests, and a Ray cluster for the tests that ask for one.
 
 `ci` (the default profile) finds the same examples every time; HYPOTHESIS_PROFILE chooses another.
 """
@@ -23,6 +23,36 @@ settings.register_profile("ci", derandomize=True, max_examples=60, database=None
 settings.register_profile("dev", max_examples=30, **_calm)
 settings.register_profile("thorough", max_examples=2000, **_calm)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# The processes that tests start read Playhead's bytecode: compiling it took a fifth of their time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+HERE = Path(__file__).parent
+_ALONE = {"test_docs.py"}  # the tests of these files share nothing
+# A long file that is begun last leaves a core idle. Files with a Ray cluster are one group, for one cluster.
+_LONGEST_FIRST = [
+    "test_docs.py",
+    "ray",
+    "prepare/test_compiling.py",
+    "cli/test_demo_command.py",
+    "prepare/test_kills.py",
+    "laws/test_plan_laws.py",
+    "test_tutorial.py",
+]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Group tests for `--dist loadgroup`: those of a file stay together, for they share what they have made."""
+    with_ray = {item.path for item in items if "ray_cluster" in item.fixturenames}
+    groups = {item: "ray" if item.path in with_ray else str(item.path.relative_to(HERE)) for item in items}
+    places = {group: place for place, group in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(groups[item], len(places)))
+    for item in items:
+        if groups[item] not in _ALONE:
+            item.add_marker(pytest.mark.xdist_group(groups[item]))
+
 
 _RAY = """
 import sys, ray
