@@ -15,7 +15,7 @@ demo: $(CORE)
 	@$(BIN)/playhead demo
 
 # Both cores are used. tests/conftest.py says which tests stay together, and which come first.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 2
 
 test: lint
 	@$(PYTEST) -m "not full and not trainers"

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,30 +29,42 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-HERE = Path(__file__).parent
-_ALONE = {"test_docs.py"}  # the tests of these files share nothing
-# A long file that is begun last leaves a core idle. Files with a Ray cluster are one group, for one cluster.
-_LONGEST_FIRST = [
-    "test_docs.py",
-    "ray",
-    "prepare/test_compiling.py",
+# The tests of a file stay together, for they share what they have made. Of the rest of the rule:
+_PAGES = "test_docs.py"  # pages share nothing
+_RAY_FILES = ("jobs/test_engines.py", "curate/test_curate_everywhere.py", "curate/test_shards.py")  # one cluster
+# A long file that is begun last leaves a core idle.
+_LONGEST_FIRST = (
+    *_RAY_FILES,
+    _PAGES,
     "cli/test_demo_command.py",
+    "prepare/test_compiling.py",
+    "curate/test_curate_runs.py",
+    "curate/test_windows_stages.py",
     "prepare/test_kills.py",
     "laws/test_plan_laws.py",
     "test_tutorial.py",
-]
+)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group tests for `--dist loadgroup`: those of a file stay together, for they share what they have made."""
-    with_ray = {item.path for item in items if "ray_cluster" in item.fixturenames}
-    groups = {item: "ray" if item.path in with_ray else str(item.path.relative_to(HERE)) for item in items}
-    places = {group: place for place, group in enumerate(_LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(groups[item], len(places)))
-    for item in items:
-        if groups[item] not in _ALONE:
-            item.add_marker(pytest.mark.xdist_group(groups[item]))
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file.endswith(_PAGES):
+                return nodeid
+            return "ray" if file.endswith(_RAY_FILES) else file
+
+    config.option.loadscopereorder = False  # else it begins with the files of most tests
+    return Groups(config, log)
 
 
 _RAY = """
