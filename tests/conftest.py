@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 # failure of the code.
 _calm = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
 settings.register_profile("ci", derandomize=True, max_examples=60, database=None, **_calm)
+settings.register_profile("quick", derandomize=True, max_examples=20, database=None, **_calm)
 settings.register_profile("dev", max_examples=30, **_calm)
 settings.register_profile("thorough", max_examples=2000, **_calm)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
