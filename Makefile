@@ -14,13 +14,15 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 demo: $(CORE)
 	@$(BIN)/playhead demo
 
-# Both cores are used; a file's tests stay together, for they share what they have made.
-test: lint
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not full and not trainers"
+# Both cores are used. tests/conftest.py says which tests stay together, and which come first.
+PYTEST := $(BIN)/python -m pytest -n 2
 
-# For everyday work: no commands, no kills, no clusters.
+test: lint
+	@$(PYTEST) -m "not full and not trainers"
+
+# For everyday work: no commands, no kills, no clusters, and a third of the examples.
 test-quick: $(TEST)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/deal tests/golden tests/index tests/laws tests/read tests/resolve \
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) --ignore tests/index/test_damage.py tests/deal tests/golden tests/index tests/laws tests/read tests/resolve \
 	  tests/recipe tests/store
 
 # A browser is installed where we may; where we may not, the tests that need one say so.

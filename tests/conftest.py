@@ -1,4 +1,4 @@
-"""Hypothesis profiles, and a Ray cluster for the tests that ask for one.
+"""Hypothesis profiles, the order and the groups of tests, and a Ray cluster for the tests that ask for one.
 
 `ci` (the default profile) finds the same examples every time; HYPOTHESIS_PROFILE chooses another.
 """
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,9 +21,52 @@ from hypothesis import HealthCheck, settings
 # failure of the code.
 _calm = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
 settings.register_profile("ci", derandomize=True, max_examples=60, database=None, **_calm)
+settings.register_profile("quick", derandomize=True, max_examples=20, database=None, **_calm)
 settings.register_profile("dev", max_examples=30, **_calm)
 settings.register_profile("thorough", max_examples=2000, **_calm)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# The processes that tests start read Playhead's bytecode: compiling it took a fifth of their time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# The tests of a file stay together, for they share what they have made. Of the rest of the rule:
+_PAGES = "test_docs.py"  # pages share nothing
+_RAY_FILES = ("jobs/test_engines.py", "curate/test_curate_everywhere.py", "curate/test_shards.py")  # one cluster
+# A long file that is begun last leaves a core idle.
+_LONGEST_FIRST = (
+    *_RAY_FILES,
+    _PAGES,
+    "cli/test_demo_command.py",
+    "prepare/test_compiling.py",
+    "curate/test_curate_runs.py",
+    "curate/test_windows_stages.py",
+    "prepare/test_kills.py",
+    "laws/test_plan_laws.py",
+    "test_tutorial.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file.endswith(_PAGES):
+                return nodeid
+            return "ray" if file.endswith(_RAY_FILES) else file
+
+    config.option.loadscopereorder = False  # else it begins with the files of most tests
+    return Groups(config, log)
+
 
 _RAY = """
 import sys, ray

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +24,15 @@ from typing import Any
 import yaml
 
 import docs_setup
+from commands import call
 from playhead import Recipe
 
 _FENCE = re.compile(r"^```(?P<kind>\S*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT = re.compile(r"<!-- exit: (\d+) -->\s*\Z")
 _SETUP = re.compile(r"\A<!-- setup: (\w+) -->")
 _FILE = re.compile(r"# file: (\S+)\n")
+_PLAIN = re.compile(r"playhead [^|&;<>()$`\\*?~#{}\[\]\n]*\n")  # nothing in it is for a shell, but quotes
+_WIDE = {"COLUMNS": "120"}  # so that a table looks alike on every machine
 _TIMEOUT_SECONDS = 300
 
 
@@ -105,22 +110,28 @@ def _commands(body: str) -> list[tuple[str, str]]:
 
 
 def _run_command(command: str, expected: str, exit_code: int, directory: Path) -> None:
-    # Wide, so that a table looks alike on every machine; without colour, as in a pipe.
-    settings = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
-    done = subprocess.run(
-        ["bash", "-c", command],  # noqa: S607 - found on the PATH, like everything a reader would type
-        cwd=directory,
-        env={**os.environ, **settings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_TIMEOUT_SECONDS,
-        check=False,
-    )
-    if done.returncode != exit_code:
-        raise DocsError(f"`{command.strip()}` exited with {done.returncode}, not {exit_code}:\n{done.stdout}")
-    if expected.strip() and not _matches(done.stdout, expected):
-        raise DocsError(f"`{command.strip()}` printed\n{done.stdout}\nand not\n{expected}")
+    code, output = _outcome(command, directory)
+    if code != exit_code:
+        raise DocsError(f"`{command.strip()}` exited with {code}, not {exit_code}:\n{output}")
+    if expected.strip() and not _matches(output, expected):
+        raise DocsError(f"`{command.strip()}` printed\n{output}\nand not\n{expected}")
+
+
+def _outcome(command: str, directory: Path) -> tuple[int, str]:
+    """The exit code of a command, and what it prints. A plain `playhead ...` is called in this process."""
+    with tempfile.TemporaryFile("w+") as output:
+        if _PLAIN.fullmatch(command):
+            words = tuple(shlex.split(command)[1:])
+            code = call(words, directory, output.fileno(), output.fileno(), _WIDE)
+        else:
+            # Found on the PATH, like everything a reader would type.
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            streams = {"stdout": output, "stderr": subprocess.STDOUT, "timeout": _TIMEOUT_SECONDS}
+            settings = {**os.environ, **_WIDE, "PATH": path}
+            done = subprocess.run(["bash", "-c", command], cwd=directory, env=settings, check=False, **streams)  # noqa: S607
+            code = done.returncode
+        output.seek(0)
+        return code, output.read()
 
 
 def _matches(output: str, expected: str) -> bool:

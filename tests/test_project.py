@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import playhead
+from commands import started, strict_json
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 def run_python(program: str) -> str:
@@ -52,10 +53,63 @@ def test_the_version_is_that_of_the_installed_package():
     assert playhead.__version__ == declared[1]
 
 
-@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_files_are_small_and_named_after_one_idea(file):
-    assert len(file.read_text().splitlines()) <= 300
-    assert file.stem not in {"utils", "common", "base", "manager", "helpers", "misc"}
+def test_no_file_is_named_after_no_idea():
+    vague = {"utils", "common", "base", "manager", "helpers", "misc"}
+    assert [path for path in (ROOT / "src").rglob("*.py") if vague & {path.stem, path.parent.name}] == []
+
+
+def existing_folders():
+    return {init.parent.name for init in (ROOT / "src" / "playhead").glob("*/__init__.py")}
+
+
+def existing_modules():
+    return {path.stem for path in (ROOT / "src" / "playhead").glob("[!_]*.py")}
+
+
+def test_contributing_names_every_folder_and_module_and_no_other():
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("## Folders in the order a sample travels")[1]
+    lines = section.split("```")[1].splitlines()[1:]
+    named = [name for line in lines for name in re.split(r" {2,}", line)[0].split()]
+    assert sorted(named) == sorted(existing_folders() | existing_modules())
+
+
+def test_the_order_of_folders_is_checked_for_every_folder_and_module():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = " ".join(project["tool"]["importlinter"]["contracts"][0]["layers"])
+    to_come = set(re.findall(r"\(playhead\.(\w+)\)", layers)) - existing_folders()
+    assert set(re.findall(r"playhead\.(\w+)", layers)) - to_come == existing_folders() | existing_modules()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_folder_and_file_that_a_page_names_exists(page):
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`([\w./]+/[\w.]*|\w+\.(?:py|toml|md))`|\]\(([\w./]+)", text)
+    roots = (ROOT, ROOT / "src" / "playhead", ROOT / "src" / "playhead" / "formats")
+    missing = [name for names in named for name in names if name and not any((root / name).exists() for root in roots)]
+    assert len(named) > 10
+    assert missing == []
+
+
+def test_the_pages_name_every_format_with_its_extensions_and_no_other(tmp_path):
+    assert formats_known(tmp_path, "format: unknown, path: a") == formats_named()
+    table = re.findall(r"^\| `\w+` \| ([^|]+) \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
+    assert formats_known(tmp_path, "path: a") == set(re.findall(r"`(\.[\w.]+)`", " ".join(table)))
+
+
+def formats_known(folder, fields):
+    """The names or the extensions of formats, as the error of a source without either gives them."""
+    (folder / "recipe.yaml").write_text(f"sources: [{{name: s, {fields}}}]\nbatching: {{type: fixed, size: 1}}\n")
+    # In a process of its own, for other tests register formats of theirs.
+    error = strict_json(started(folder, "prepare", "recipe.yaml", "--json").stderr)["error"]
+    return set(error["expected"].removeprefix("one of: ").split(", "))
+
+
+def formats_named():
+    """The formats of the README, which are those of the table in docs/formats.md."""
+    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^- \[Formats\].*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert re.findall(r"`(\w+)`", line) == table
+    return set(table)
 
 
 def test_every_folder_says_what_comes_in_and_what_goes_out():

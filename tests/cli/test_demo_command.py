@@ -16,7 +16,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from playhead.cli import demo_crash, demo_ranks
+from commands import playhead
+from playhead.cli import demo_crash, demo_ranks, demo_story
 from playhead.cli.demo_data import make_data
 from playhead.cli.demo_rank import RankJob
 from playhead.errors import WorkerError
@@ -102,15 +103,9 @@ def test_a_difference_is_found_and_told(recipe: Path, tmp_path: Path, monkeypatc
     assert "the runs differ" in shown.getvalue()
 
 
-def test_the_demo_exits_with_1_if_anything_differs(tmp_path: Path) -> None:
-    program = (
-        "from playhead.cli import main, demo_story\n"
-        "demo_story.show_crash = lambda *_: False\n"
-        "import sys; sys.argv[1:] = ['demo', sys.argv[1]]\n"
-        "main()\n"
-    )
-    words = [sys.executable, "-c", program, str(tmp_path / "demo")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+def test_the_demo_exits_with_1_if_anything_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_story, "show_crash", lambda *_: False)
+    done = playhead(tmp_path, "demo")
     assert (done.returncode, done.stderr) == (1, "")
 
 

@@ -25,9 +25,12 @@ def length(sample):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("seconds", [0.3, 1.0, 1.6, 2.2, 3.0])
-def test_a_signal_ends_it_with_one_message(tmp_path: Path, number: signal.Signals, seconds: float) -> None:
+MOMENTS = [(0.3, "SIGINT"), (0.3, "SIGTERM"), (1.0, "SIGTERM"), (1.6, "SIGINT"), (2.2, "SIGTERM"), (3.0, "SIGINT")]
+
+
+@pytest.mark.parametrize(("seconds", "name"), MOMENTS)
+def test_a_signal_ends_it_with_one_message(tmp_path: Path, seconds: float, name: str) -> None:
+    number = signal.Signals[name]
     (tmp_path / "slow.py").write_text(SLOW)
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     rows = [{"x": "y" * 1_000}] * 9_000

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from commands import printed
+from commands import playhead, printed
 from corpora import lengths_of, recipe_in, write_speech, write_text
 from playhead.cli.meter import Meter
 from playhead.feed.loader import Loader
@@ -69,12 +69,12 @@ def words_of(*words: object) -> list[str]:
     return [sys.executable, "-m", "playhead", "run", *map(str, words)]
 
 
-def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words_of(*words), capture_output=True, text=True, check=False, timeout=120)
+def run(recipe: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    return playhead(recipe.parent, "run", str(recipe), *map(str, words))
 
 
-def summary(*words: object) -> dict[str, Any]:
-    done = run(*words, "--json")
+def summary(recipe: Path, *words: object) -> dict[str, Any]:
+    done = run(recipe, *words, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -125,7 +125,7 @@ def test_ray_gives_the_bytes_of_processes(tmp_path: Path, ray_cluster: str) -> N
 
 def test_a_ray_worker_killed_in_mid_run_costs_nothing(tmp_path: Path, ray_cluster: str) -> None:
     write_manifest(tmp_path / "in.jsonl", [conversation(i, 200) for i in range(40)])
-    curate_windows([str(tmp_path / "in.jsonl")], tmp_path / "local", rows_per_shard=200, repeat=50, workers=1)
+    curate_windows([str(tmp_path / "in.jsonl")], tmp_path / "local", rows_per_shard=60, repeat=15, workers=1)
     out = tmp_path / "ray"
     killed: list[int] = []
 
@@ -142,7 +142,7 @@ def test_a_ray_worker_killed_in_mid_run_costs_nothing(tmp_path: Path, ray_cluste
 
     killer = threading.Thread(target=kill_one)
     killer.start()
-    curate_windows([str(tmp_path / "in.jsonl")], out, rows_per_shard=200, repeat=50, engine=Ray(ray_cluster))
+    curate_windows([str(tmp_path / "in.jsonl")], out, rows_per_shard=60, repeat=15, engine=Ray(ray_cluster))
     killer.join()
     assert killed
     assert killed != [os.getpid()]

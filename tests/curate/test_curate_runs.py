@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import pytest
 from curate_outputs import outputs
 
 from alm_rows import conversation, write_manifest
-from playhead.curate import WindowConfig, build_windows, filter_overlaps
-from playhead.curate.run import curate_windows
+from playhead.curate import WindowConfig, build_windows, filter_overlaps, run
 from playhead.errors import DataError, PrepareError, RecipeError
+
+curate_windows = partial(run.curate_windows, workers=1)  # more only where a test says so
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(tmp_path: Path, m
     assert start(manifests, tmp_path / "whole", 1).wait() == 0
     out = tmp_path / "killed"
     num_shards = len(list((tmp_path / "whole").glob("rows-*.jsonl")))
-    for number in (0, 1, num_shards // 3, num_shards // 2, num_shards - 2, num_shards - 1):
+    for number in (0, num_shards // 3, num_shards - 2, num_shards - 1):
         process = start(manifests, out, workers)
         while process.poll() is None and not (out / f"rows-{number:05d}.jsonl").exists():
             time.sleep(0.001)
@@ -213,13 +215,13 @@ def test_a_kill_while_parts_are_put_together_is_mended(tmp_path: Path, manifests
         "        left -= 1\n"
         "        if left == 0: os._exit(9)\n"
         "sys.addaudithook(count)\n"
-        "curate_windows([sys.argv[1]], sys.argv[2], rows_per_shard=5)\n"
+        "curate_windows([sys.argv[1]], sys.argv[2], rows_per_shard=5, workers=1)\n"
     )
     for number in (1, 3, 8, 15, 16, 17, 18, 19, 20, 21):
         out = tmp_path / f"killed{number}"
         command = [sys.executable, "-c", code, str(manifests), str(out), str(number)]
         killed = subprocess.run(command, check=False, capture_output=True)
-        assert killed.returncode in (0, 9), killed.stderr
+        assert killed.returncode == 9, killed.stderr
         curate_windows([str(manifests)], out, rows_per_shard=5, workers=1)
         assert outputs(out) == outputs(tmp_path / "whole")
         assert not [path for path in out.iterdir() if path.suffix == ".tmp"]

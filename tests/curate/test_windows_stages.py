@@ -59,7 +59,7 @@ def twin(row: dict[str, Any], given_parameters: dict[str, Any]) -> dict[str, Any
 
 
 @given(any_rows, parameters)
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_the_stages_equal_their_slow_twin(row: dict[str, Any], given_parameters: dict[str, Any]) -> None:
     config = WindowConfig(**given_parameters)
     before = copy.deepcopy(row)
@@ -72,7 +72,7 @@ def test_the_stages_equal_their_slow_twin(row: dict[str, Any], given_parameters:
     reason="nemo-curator 1.4.0 is not installed; `make test` installs it",
 )
 @given(any_rows, parameters)
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: dict[str, Any]) -> None:
     config = WindowConfig(**given_parameters)
     expected = alm_oracle.curated(copy.deepcopy(row), given_parameters)
@@ -82,7 +82,7 @@ def test_the_stages_equal_the_original(row: dict[str, Any], given_parameters: di
 
 
 @given(any_rows, parameters)
-@settings(max_examples=400)
+@settings(max_examples=150)
 @example({**conversation(1), "audio_filepath": "\u2028 é"}, DEFAULTS)
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(3, words=True), {**DEFAULTS, "drop_fields": "", "overlap_percentage": 0})
@@ -107,7 +107,7 @@ def test_lines_have_the_values_and_the_order_of_keys_of_the_plain_stages(
 
 
 @given(any_rows, parameters)
-@settings(max_examples=300)
+@settings(max_examples=100)
 @example(conversation(2, words=True), DEFAULTS)
 @example(conversation(5), {**DEFAULTS, "min_speakers": 0, "overlap_percentage": 100})
 def test_both_ways_tell_the_same_facts_and_list_the_same_windows(
@@ -140,7 +140,7 @@ def test_rows_like_those_of_real_manifests_go_the_fast_way(words: bool) -> None:
 
 
 @given(talks(), parameters)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_only_unusual_rows_and_dropped_speakers_or_bandwidths_go_the_plain_way(
     row: dict[str, Any], given_parameters: dict[str, Any]
 ) -> None:

@@ -23,7 +23,7 @@ from playhead.recipe.tree import leaves
 from playhead.store import LocalFiles, Ranges
 from small_data import table_of, write_jsonl
 
-NUM_SOURCES = 5_000
+NUM_SOURCES = 2_000
 FEW = 256
 
 OPEN_ALL = """

@@ -165,6 +165,35 @@ def test_the_line_of_an_error_in_a_later_section_is_numbered_from_the_start_of_t
         list(divided.scan_section(shard_of("jsonl", path), last, *how))
 
 
+ordinary_rows = st.fixed_dictionaries(
+    {"n": st.integers(0, 2**32 - 1), "d": st.floats(0, 1000), "id": st.integers() | st.text(), "m": st.just({"c": 3})},
+    optional={"c": st.none() | st.integers(-9, 9), "lang": st.none() | st.text(), "note": st.text()},
+)
+
+
+@given(
+    rows=st.lists(ordinary_rows, min_size=1, max_size=5),
+    spec=st.builds(
+        Spec,
+        length=st.sampled_from([None, TOKENS.length, SECONDS.length]),
+        output_length=st.sampled_from([None, Length(field="m.c")]),
+        ids=st.sampled_from([None, "id", "n"]),
+        columns=st.sampled_from([(), ("c",), ("c", "m.c"), ("d",)]),
+        matches=st.sampled_from([(), (Match("lang", any_of=("en",)),), (Match("id", pattern="x*"),)]),
+    ),
+)
+def test_ordinary_rows_go_the_fast_way_whatever_is_asked_of_them(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], spec: Spec
+) -> None:
+    path = tmp_path_factory.mktemp("ordinary") / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    decode = fast_decoder(spec)
+    assert decode is not None
+    with open_file(str(path)) as file:
+        (lines,) = read_lines(file, ScanLimits())
+        assert decode(lines) is not None
+
+
 def test_the_fast_way_is_taken_for_ordinary_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     rows = [{"n": 3, "m": {"d": 2.5}, "id": "a", "lang": "en", "c": None}, {"n": 4.0, "m": {"d": 1}, "id": 7}]

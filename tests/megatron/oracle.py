@@ -15,6 +15,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of packages that the oracle would like to have
     from megatron.core.datasets import helpers
     from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
+    from megatron.core.datasets.blended_megatron_dataset_config import (
+        convert_split_vector_to_split_matrix,
+        parse_and_normalize_split,
+    )
     from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
     from megatron.core.tokenizers import MegatronTokenizer
@@ -46,6 +50,11 @@ def stop() -> None:
     """Leave no process group behind: other tests of the same process ask who they are."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+def split_of(split: str, number: int) -> tuple[float, float] | None:
+    """The fractions of a dataset at which a split begins and ends."""
+    return convert_split_vector_to_split_matrix(parse_and_normalize_split(split))[number]
 
 
 def write_dataset(prefix: Path, documents: Iterable[list[int]], dtype: type = np.uint16) -> str:

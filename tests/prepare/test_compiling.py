@@ -82,19 +82,28 @@ def kernels(cache: Path) -> set[Path]:
 def test_prepare_compiles_for_a_read_only_installation_and_no_rank_has_to(tmp_path: Path) -> None:
     site, cache = installed_read_only(tmp_path / "site"), tmp_path / "cache"
     ready = environment(site, cache)
-    jobs = [job(tmp_path / name) for name in ("one", "two")]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen(command("prepare", "recipe.yaml"), cwd=at, env=ready, **pipes) for at in jobs]
-    outputs = [process.communicate() for process in running]
-    assert [errors for _, errors in outputs] == ["", ""]
-    assert [process.returncode for process in running] == [0, 0]
+    at = job(tmp_path / "one")
+    run = {"cwd": at, "env": ready, "capture_output": True, "text": True}
+    done = subprocess.run(command("prepare", "recipe.yaml"), check=False, **run)
+    assert (done.returncode, done.stderr) == (0, "")
     compiled = kernels(cache)
     assert len(compiled) > 20
     assert kernels(site) == set()
     assert (cache / "playhead" / "kernels").stat().st_mode & 0o777 == 0o700
-    done = subprocess.run(python(FIRST_BATCHES), cwd=jobs[1], env=ready, capture_output=True, text=True, check=False)
+    done = subprocess.run(python(FIRST_BATCHES), check=False, **run)
     assert (done.returncode, done.stderr) == (0, "")
     assert kernels(cache) == compiled
+
+
+def test_two_processes_may_compile_the_same_kernels_at_once(tmp_path: Path) -> None:
+    site, cache = installed_read_only(tmp_path / "site"), tmp_path / "cache"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(python(ONE_KERNEL), env=environment(site, cache), **pipes) for _ in range(2)]
+    outputs = {process.communicate() for process in running}
+    assert [process.returncode for process in running] == [0, 0]
+    ((_, errors),) = outputs
+    assert errors == ""
+    assert len(kernels(cache)) == 1
 
 
 def test_where_kernels_cannot_be_kept_anywhere_a_warning_says_so(tmp_path: Path) -> None:

@@ -1,25 +1,20 @@
-"""`playhead prepare` as a user runs it, in a process of its own."""
+"""What `playhead prepare` prints."""
 
 from __future__ import annotations
 
 import json
 import pickle
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
+from commands import playhead
 from playhead.errors import Failure, PrepareError
 from small_data import write_jsonl
 
 PACK = {"type": "pack", "max_length": 512}
 MAP = "def spell(sample):\n    return {'tokens': [ord(letter) for letter in sample['text']]}\n"
-
-
-def playhead(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "playhead", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def write_recipe(folder: Path, **fields: object) -> None:
@@ -129,8 +124,11 @@ def test_a_map_beside_the_recipe_is_found_by_workers_and_its_edit_is_noticed(tmp
         edited = run(*words)
         assert edited.returncode == 1
         assert "playhead prepare --measure" in edited.stderr
-    assert json.loads(run("prepare", "--measure", "--json").stdout)["sources"][0]["length_sum"] == 245_000
-    shown = run("prepare", "--measure", "--force").stdout
+    assert (
+        json.loads(run("prepare", "--measure", "--workers", "1", "--json").stdout)["sources"][0]["length_sum"]
+        == 245_000
+    )
+    shown = run("prepare", "--measure", "--workers", "1", "--force").stdout
     assert shown.splitlines()[0].split() == [
         "source",
         "shards",
