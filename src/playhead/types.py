@@ -63,7 +63,7 @@ def _user_cache() -> str | None:
             return str(directory)
         problem = f"{directory} cannot be written"
     warnings.warn(
-        f"compiled kernels cannot be kept, and are compiled in every process, for up to half a minute: {problem}; "
+        f"compiled kernels cannot be kept, and are compiled in every process, for ten seconds or so: {problem}; "
         "set NUMBA_CACHE_DIR to a directory that can be written",
         stacklevel=2,
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import divisors, plans, streams
 
 from playhead.order.picks import counting_sort
-from playhead.plan.form import form
+from playhead.plan.form import form, num_formed
 from playhead.plan.groups import Groups, grouped, padded_costs, split_largest, total_lengths
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Bucket, Budget, Fixed, Pack, effective, planned_lengths
@@ -34,6 +34,7 @@ def test_budgets_agree_with_their_twin(lengths: list[int], budget: int, quadrati
     assert effective(rule, np.array(lengths, np.int64)).tolist() == costs
     formed = form(rule, len(lengths), np.array(lengths, np.int64), None)
     assert batches(formed) == twins.cut_by_budget(costs, budget)
+    assert num_formed(rule, np.array(lengths, np.int64), None) == len(formed)
 
 
 @given(length_lists, st.data())
@@ -46,6 +47,7 @@ def test_buckets_in_one_and_two_dimensions_agree_with_their_twin(lengths: list[i
     rule = Bucket(tuple(a for a, _ in edges), tuple(sizes), tuple(b for _, b in edges), overlong="alone")
     formed = form(rule, len(lengths), given_lengths, given_outputs)
     assert batches(formed) == twins.bucketed(lengths, outputs, edges, sizes)
+    assert num_formed(rule, given_lengths, given_outputs) == len(formed)
     flat = sorted({a for a, _ in edges})
     formed = form(Bucket(tuple(flat), tuple(sizes[: len(flat)])), len(lengths), given_lengths, None)
     assert batches(formed) == twins.bucketed(lengths, [0] * len(lengths), [(a, 0) for a in flat], sizes)
@@ -55,6 +57,7 @@ def test_buckets_in_one_and_two_dimensions_agree_with_their_twin(lengths: list[i
 def test_packs_agree_with_their_twin(lengths: list[int], max_length: int) -> None:
     formed = form(Pack(max_length), len(lengths), np.array(lengths, np.int64), None)
     assert batches(formed) == twins.packed(lengths, max_length)
+    assert num_formed(Pack(max_length), np.array(lengths, np.int64), None) == len(formed)
 
 
 @given(st.lists(st.integers(1, 70_000), max_size=60), st.integers(5000, 70_000))

@@ -24,6 +24,14 @@ def form(rule: Rule, num_samples: int, lengths: IntArray | None, outputs: IntArr
     return grouped(*_bucket(rule, lengths, outputs))
 
 
+def num_formed(rule: Budget | Bucket | Pack, lengths: IntArray, outputs: IntArray | None) -> int:
+    """len(form(rule, len(lengths), lengths, outputs)), without laying the micro-batches out."""
+    if isinstance(rule, Budget):
+        return int(_cut_by_budget(effective(rule, lengths), rule.budget, np.empty(len(lengths) + 1, np.int64)))
+    _, number = pack(lengths, rule.max_length) if isinstance(rule, Pack) else _bucket(rule, lengths, outputs)
+    return number
+
+
 def bucket_of(rule: Bucket, lengths: IntArray, outputs: IntArray | None) -> IntArray:
     """The bucket of each sample; len(rule.edges) for one that no bucket holds."""
     first = np.searchsorted(np.array(rule.edges), lengths, side="left").astype(np.int64)

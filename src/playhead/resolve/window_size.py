@@ -7,7 +7,7 @@ chosen so that their expected number falls just short of one: then next to nothi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil, sqrt
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from playhead.index.histogram import lower_bounds
 from playhead.order.permute import permute
 from playhead.order.source_order import SourceOrder
-from playhead.plan.form import form
+from playhead.plan.form import num_formed
 from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule, effective, planned_lengths
 from playhead.resolve.batching import FloatArray, Profile, bucket_chances
 from playhead.seeds import key
@@ -119,7 +119,7 @@ class _Count:
         for size in (self.sample_size, 2 * self.sample_size):
             lengths = planned_lengths(self.rule, _typical_draws(self.inputs, size, "inputs"))
             outputs = None if self.outputs is None else _typical_draws(self.outputs, size, "outputs")
-            found.append(len(form(self.rule, size, lengths, outputs)))
+            found.append(num_formed(self.rule, lengths, outputs))
         return found[0], found[1]
 
     @property
@@ -165,7 +165,15 @@ class _Count:
 def _typical_draws(profile: Profile, size: int, name: str) -> IntArray:
     """The quantiles of a profile in an order as random as that of draws."""
     cumulative = np.cumsum(profile.chance)
-    bins = np.searchsorted(cumulative, (np.arange(size) + 0.5) / size * cumulative[-1], side="left")
-    lengths = np.rint(profile.length[bins] / profile.chance[bins]).astype(np.int64)
-    drawn: IntArray = lengths[permute(key("typical draws", name), np.arange(size), size)]
+    quantiles = (np.arange(size) + 0.5) / size * cumulative[-1]
+    counts = np.diff(np.searchsorted(quantiles, cumulative, side="right"), prepend=0)
+    (used,) = np.nonzero(counts)
+    lengths = np.repeat(np.rint(profile.length[used] / profile.chance[used]).astype(np.int64), counts[used])
+    drawn: IntArray = lengths[_typical_order(name, size)]
     return drawn
+
+
+@lru_cache(maxsize=8)
+def _typical_order(name: str, size: int) -> IntArray:
+    """The same for all sub-streams of a recipe."""
+    return permute(key("typical draws", name), np.arange(size), size)
