@@ -17,6 +17,7 @@ HEAVY = {"trainers.md": pytest.mark.trainers}
 @pytest.mark.parametrize("page", [pytest.param(page, marks=HEAVY.get(page.name, ()), id=page.name) for page in PAGES])
 def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as for a script in the directory
     run_page(page, tmp_path)
 
 
