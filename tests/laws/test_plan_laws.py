@@ -15,7 +15,7 @@ from playhead.deal import lanes_of_rank
 from playhead.errors import EndOfStreamError
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Fixed
+from playhead.plan.rules import FixedRule
 from playhead.plan.segments import Stream, round_end
 from playhead.plan.step import MicroBatch, Step
 from playhead.plan.window import plan_window
@@ -123,7 +123,7 @@ def test_an_idle_lane_repeats_the_smallest_real_one_and_counts_nothing(plan: Pla
                 assert any(content(batch)[3:] == content(other)[3:] for other in busy)
 
 
-@given(streams(shuffles=("none",), max_sources=1, rule=st.builds(Fixed, st.integers(1, 5))))
+@given(streams(shuffles=("none",), max_sources=1, rule=st.builds(FixedRule, st.integers(1, 5))))
 def test_fixed_batches_of_one_unshuffled_source_are_file_order(stream: Stream) -> None:
     steps = take(single(stream), 25)
     draws = [
@@ -169,7 +169,7 @@ def test_a_cursor_advanced_step_by_step_equals_one_opened_there(plan: Plan, coun
     assert contents(take(reopened, len(rest), cursor)) == contents(rest)
 
 
-@given(streams(policies=ENDLESS, rule=st.builds(Fixed, st.integers(1, 5))), st.integers(1, 60))
+@given(streams(policies=ENDLESS, rule=st.builds(FixedRule, st.integers(1, 5))), st.integers(1, 60))
 def test_the_closed_form_opens_the_same_step_as_walking_there(stream: Stream, number: int) -> None:
     plan = single(stream)
     walked = take(plan, number + 1)[number]

@@ -25,7 +25,7 @@ Delivered = dict[tuple[int, int], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     """What a run delivered up to a step: its batches by (step, lane), how many were delivered twice, its last state."""
 
     batches: Delivered
@@ -84,7 +84,7 @@ def _read(job: RankJob) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> Outcome:
+def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> DemoOutcome:
     """What counts of several runs: of each, the batches of its own steps."""
     batches: Delivered = {}
     count = 0
@@ -93,10 +93,10 @@ def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> O
             own = [line for line in _read(job) if line["step"] in steps]
             count += len(own)
             batches |= {(line["step"], line["lane"]): line for line in own}
-    return Outcome(dict(sorted(batches.items())), count - len(batches), jobs[0].state_after(until).read_bytes())
+    return DemoOutcome(dict(sorted(batches.items())), count - len(batches), jobs[0].state_after(until).read_bytes())
 
 
-def _show_comparison(screen: Console, calm: Outcome, rough: Outcome) -> bool:
+def _show_comparison(screen: Console, calm: DemoOutcome, rough: DemoOutcome) -> bool:
     table = grid("<compared", ">uninterrupted, 1 rank", ">killed, resumed on 4 ranks", "<equal")
     equal = True
     for label, ours, theirs in zip(_LABELS, _facts(calm), _facts(rough), strict=True):
@@ -122,7 +122,7 @@ _LABELS = (
 )
 
 
-def _facts(outcome: Outcome) -> list[str]:
+def _facts(outcome: DemoOutcome) -> list[str]:
     lines = outcome.batches
     return [
         f"{len(lines):,}",

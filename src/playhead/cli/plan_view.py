@@ -12,7 +12,7 @@ from playhead.cli.screen import bar, console, count, grid, labelled, percent, pr
 from playhead.index.table import Table
 from playhead.inspect.summary import LengthBin, StreamSummary, summarise
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Fixed, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, Rule
 from playhead.recipe.tree import Leaf, branches, evaluation_branch
 from playhead.recipe.units import for_people, whole_unit
 from playhead.recipe.values import Recipe, Unit
@@ -89,7 +89,7 @@ def _facts(summary: StreamSummary, leaf: Leaf, rule: Rule) -> list[tuple[str, st
         ("a step", step),
         ("a window", f"{summary.window_size:,} draws, {summary.steps_per_window:,.1f} steps{ends}"),
     ]
-    if isinstance(rule, Bucket):
+    if isinstance(rule, BucketRule):
         facts.append(("buckets", _buckets(rule, leaf)))
     if summary.fill is not None:
         facts.append(("fill", f"{percent(summary.fill)} real length, {percent(1 - summary.fill)} padding"))
@@ -126,19 +126,19 @@ def _first_leaves(recipe: Recipe, split: str | None, num_streams: int) -> list[L
 
 
 def _rule_for_people(rule: Rule, unit: Unit) -> str:
-    if isinstance(rule, Fixed):
+    if isinstance(rule, FixedRule):
         return f"micro-batches of {count(rule.size, 'sample')}"
-    if isinstance(rule, Budget):
+    if isinstance(rule, BudgetRule):
         quadratic = f" with quadratic term {_length(rule.quadratic, unit)}" if rule.quadratic else ""
         return f"micro-batches of up to {_length(rule.budget, unit)}, padding included{quadratic}"
-    if isinstance(rule, Bucket):
+    if isinstance(rule, BucketRule):
         least, most = min(rule.sizes), max(rule.sizes)
         sizes = count(most, "sample") if least == most else f"{least:,} to {most:,} samples"
         return f"{count(len(rule.edges), 'bucket')} of {sizes}"
     return f"packs of {_length(rule.max_length, unit)}"
 
 
-def _buckets(rule: Bucket, leaf: Leaf) -> str:
+def _buckets(rule: BucketRule, leaf: Leaf) -> str:
     """Each bucket's edge and its batch size: `up to 81 tokens: 25 samples; 150: 13`."""
     edges = [for_people(edge, leaf.unit) for edge in rule.edges]
     unit = "" if leaf.unit == "seconds" else f" {leaf.unit}"

@@ -29,7 +29,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """What a run delivered, and why it stopped. Counts and rates are of this rank; totals are of all, from step 0."""
 
     reason: str
@@ -52,7 +52,7 @@ def live_view(last: Batch | None, meter: Meter, totals: dict[str, Totals] | None
     return Group(line) if totals is None else Group(line, _sources_grid(totals, unit_of, bars=True))
 
 
-def print_summary(done: Summary, *, as_json: bool) -> None:
+def print_summary(done: RunSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(done))
         return
@@ -62,7 +62,7 @@ def print_summary(done: Summary, *, as_json: bool) -> None:
     screen.print(_sources_grid(done.totals, done.unit_of))
 
 
-def _facts(done: Summary) -> list[tuple[str, str]]:
+def _facts(done: RunSummary) -> list[tuple[str, str]]:
     counts, state = done.meter.counts(), done.state
     things = [count(counts.steps, "step"), f"{counts.batches:,} micro-batches", count(counts.samples, "sample")]
     facts = [("delivered", f"{', '.join(things)} in {_seconds(done.meter)}{_REASONS[done.reason]}")]
@@ -76,7 +76,7 @@ def _facts(done: Summary) -> list[tuple[str, str]]:
     return facts
 
 
-def _as_json(done: Summary) -> dict[str, Any]:
+def _as_json(done: RunSummary) -> dict[str, Any]:
     counts, rates, first = done.meter.counts(), done.meter.mean(), done.meter.seconds_to_first
     return {
         "reason": done.reason,

@@ -9,7 +9,7 @@ from playhead.errors import WorldSizeError
 from playhead.feed.describe import Streams, describe
 from playhead.feed.tasks import Work
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Fixed
+from playhead.plan.rules import FixedRule
 from playhead.plan.segments import round_end
 from playhead.recipe.tree import evaluation_branch
 from playhead.recipe.values import Recipe, Unit
@@ -91,7 +91,7 @@ class RankStream:
         stream = self.plan.streams[0]
         segment = stream.segments[0]
         end = round_end(stream, 0)
-        if end is None or len(self.plan.streams) > 1 or not isinstance(segment.rule, Fixed) or segment.excluded:
+        if end is None or len(self.plan.streams) > 1 or not isinstance(segment.rule, FixedRule) or segment.excluded:
             raise TypeError("the number of batches is known only for a finite stream of fixed batches")
         passes = stream.epochs or 1
         draws = segment.pieces[0].blend.pass_draws or segment.pieces[-1].stop_draw

@@ -21,7 +21,7 @@ from playhead.order.picks import Picks
 from playhead.plan.chain import Chain
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.receipt import START, begin_step, fold_lanes
-from playhead.plan.rules import Fixed
+from playhead.plan.rules import FixedRule
 from playhead.plan.segments import Stream, round_end, round_of, segment_at
 from playhead.plan.step import MicroBatch, Part, Step, with_idle_filled
 from playhead.plan.steps import reordered
@@ -143,7 +143,7 @@ class Plan:
         segment = stream.segments[0]
         rule = segment.rule
         endless = round_end(stream, 0) is None and len(stream.segments) == 1 and not segment.excluded
-        if not isinstance(rule, Fixed) or not endless:
+        if not isinstance(rule, FixedRule) or not endless:
             return None
         window, inside = divmod(step, segment.window_size // (rule.size * segment.lanes))
         return Cursor(step, (Place(window, inside),), 0, None)

@@ -14,17 +14,17 @@ from playhead.index.integrity import damaged_arrays
 from playhead.index.layout import FileEntry, Layout, files_now
 from playhead.index.opened import Index, open_index
 from playhead.prepare.options import PrepareOptions
-from playhead.prepare.parts import Summary, part_path, read_summary
+from playhead.prepare.parts import PartSummary, part_path, read_summary
 
 R = TypeVar("R")
 
 
-class Part(NamedTuple):
+class ScanPart(NamedTuple):
     """A shard, or a section of one, that is or will be scanned into a file of arrays."""
 
     section: Section | None
     path: Path
-    summary: Summary | None
+    summary: PartSummary | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Survey:
     old: Index | None
     old_places: dict[tuple[FileEntry, ...], int]
     damaged: tuple[str, ...] = ()
-    parts: dict[int, list[Part]] = field(default_factory=dict)
+    parts: dict[int, list[ScanPart]] = field(default_factory=dict)
 
     def up_to_date(self, layout: Layout) -> bool:
         if self.old is None or self.old.directory != layout.directory or not layout.draws_alike(self.old.meta):
@@ -82,7 +82,7 @@ def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list
     return survey, failures
 
 
-def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> list[Part]:
+def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> list[ScanPart]:
     """The parts of a shard, each with its summary if a run before has finished it."""
     shard, files, format_ = survey.shards[i], survey.files[i], layout.registered.format
     sections: Sequence[Section | None] = ()
@@ -92,7 +92,7 @@ def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> l
     for section in sections or (None,):
         path = part_path(parts_directory(layout), files, section)
         summary = None if options.force else read_summary(path)
-        found.append(Part(section, path, summary if summary is not None and summary.files == files else None))
+        found.append(ScanPart(section, path, summary if summary is not None and summary.files == files else None))
     return found
 
 
