@@ -1,4 +1,4 @@
-"""The demo's proof: two ranks are killed, four go on, and nobody could tell from what was delivered."""
+"""The demo's proof: two ranks are killed, four go on, and what is delivered does not differ."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> D
 def _show_comparison(screen: Console, calm: DemoOutcome, rough: DemoOutcome) -> bool:
     table = grid("<compared", ">uninterrupted, 1 rank", ">killed, resumed on 4 ranks", "<equal")
     equal = True
-    for label, ours, theirs in zip(_LABELS, _facts(calm), _facts(rough), strict=True):
-        same = ours == theirs
+    for label, left, right in zip(_LABELS, _facts(calm), _facts(rough), strict=True):
+        same = left == right
         equal = equal and same
-        table.add_row(label, ours[:_SHOWN], theirs[:_SHOWN], "yes" if same else "NO")
+        table.add_row(label, left[:_SHOWN], right[:_SHOWN], "yes" if same else "NO")
     screen.print(table)
     if equal:
         screen.print("nothing lost, nothing twice, every array the same to the last bit", style="green")

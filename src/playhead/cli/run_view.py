@@ -64,8 +64,8 @@ def print_summary(done: RunSummary, *, as_json: bool) -> None:
 
 def _facts(done: RunSummary) -> list[tuple[str, str]]:
     counts, state = done.meter.counts(), done.state
-    things = [count(counts.steps, "step"), f"{counts.batches:,} micro-batches", count(counts.samples, "sample")]
-    facts = [("delivered", f"{', '.join(things)} in {_seconds(done.meter)}{_REASONS[done.reason]}")]
+    counted = [count(counts.steps, "step"), f"{counts.batches:,} micro-batches", count(counts.samples, "sample")]
+    facts = [("delivered", f"{', '.join(counted)} in {_seconds(done.meter)}{_REASONS[done.reason]}")]
     if done.world_size > 1:
         facts.append(("rank", f"{done.rank} of {done.world_size}; the table is of all ranks"))
     facts.append(("rate", _rates_text(done.meter.mean())))
@@ -120,7 +120,7 @@ def _rates_text(rates: Rates) -> str:
 
 
 def _sources_grid(totals: dict[str, Totals], unit_of: UnitOf, *, bars: bool = False) -> Grid:
-    """Who was delivered how often since step 0, on all ranks: shares of samples of all, of length among like units."""
+    """Deliveries by source since step 0, on all ranks: shares of samples of all, of length among like units."""
     table = grid("<source", ">samples", ">of the samples", ">of the length", ">padding", *(["<"] if bars else []))
     everything = totals["all"].samples
     length_in: dict[Unit, int] = {}

@@ -83,7 +83,7 @@ class RankStream:
         return tuple(leaves[0].unit for leaves in self._leaves)
 
     def describe(self, work: Work) -> str:
-        """A piece of work for people: its samples and where they are."""
+        """A human-readable description of work: its samples and where they are."""
         return describe(work, self.sources)
 
     def num_batches(self) -> int:

@@ -47,7 +47,7 @@ def nothing_yet(plan: Plan) -> IntArray:
 
 
 class Sum(Struct, frozen=True):
-    """Totals that are added up only when asked for: few batches are ever asked for theirs.
+    """Totals that are added up only when asked for: they are asked of few batches.
 
     `entries` are running totals of windows, each with how many of its micro-batches count.
     """

@@ -177,7 +177,7 @@ def _number(field: bytes, path: str, position: int) -> int:
 
 def _name(header: bytes) -> str:
     name = header[:100].split(b"\0", 1)[0]
-    # GNU tars keep other things where ustar has a prefix.
+    # GNU tars keep other fields where ustar has a prefix.
     prefix = header[345:500].split(b"\0", 1)[0] if header[257:263] == b"ustar\0" else b""
     return _text(prefix + b"/" + name if prefix else name)
 

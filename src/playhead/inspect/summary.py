@@ -57,7 +57,7 @@ class ShardPeak:
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """A sub-stream over the windows looked at.
+    """A sub-stream over the windows measured.
 
     `fill` is real length over the length micro-batches are padded (or packed) to. `partial_cost` and `whole_step_cost`
     are the extra micro-batches, as fractions, because buckets end partly filled with their window, and because
@@ -86,7 +86,7 @@ class StreamSummary:
 def summarise(
     plan: Plan, stream: int, max_windows: int = 4, tables: Mapping[str, Table] | None = None
 ) -> StreamSummary:
-    """Plan the first windows of a sub-stream and measure them. `tables`, by source, tell how large its shards are."""
+    """Plan the first windows of a sub-stream and measure them. `tables`, by source, have the sizes of its shards."""
     last = round_end(plan.streams[stream], 0)
     windows = [plan.window(stream, number) for number in range(min(max_windows, last or max_windows))]
     segment = segment_at(plan.streams[stream], 0)

@@ -90,7 +90,7 @@ class Plan:
     def step_at(self, cursor: Cursor, lanes: slice = _ALL) -> tuple[Step, Cursor] | None:
         """The step at a cursor and the cursor after it; None at the end of the stream.
 
-        `lanes` says which to lay out: a rank of thousands need not look at the others' picks.
+        `lanes` says which to lay out: one rank of thousands needs no picks of the others.
         """
         ready = self._settled(cursor)
         if ready is None:
@@ -114,8 +114,8 @@ class Plan:
         return () if ready is None else ready[1]
 
     def seek(self, step: int, known: Cursor | None = None) -> Cursor:
-        """The cursor of a step: walked to from a known cursor, or, where every window has the same number of steps
-        and the way is long, in closed form and without a receipt.
+        """The cursor of a step: planned step by step from a known cursor, or, where every window has the same number
+        of steps and the step is far, in closed form and without a receipt.
         """
         cursor = known or self.start()
         number = self.round_of(cursor)
@@ -132,7 +132,7 @@ class Plan:
         return cursor
 
     def jump(self, step: int, known: Cursor) -> Cursor | None:
-        """The cursor of a step in closed form, without a receipt; None where it is near, or must be walked to."""
+        """The cursor of a step in closed form, without a receipt; None where it is near, or must be planned for."""
         found = self._closed_form(step)
         return found if found is not None and found.places[0].window > known.places[0].window + 1 else None
 

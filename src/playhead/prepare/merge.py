@@ -98,7 +98,7 @@ def _sizes(layout: Layout, contents: Contents, old: Index | None) -> Counter[str
                     f"{piece.entry.name}: its format gave an array of the wrong size",
                     found=f"{found[name]:,} entries in {name}",
                     expected=f"{expected:,} for {num_rows:,} rows",
-                    fix="report it to those who wrote the format; see docs/formats.md on chunks",
+                    fix="report it to the author of the format; see docs/formats.md on chunks",
                 )
         sizes.update(found)
     return sizes

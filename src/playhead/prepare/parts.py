@@ -151,7 +151,7 @@ class _PartWriter:
             f"{self._job.shard.name}: its format gave other arrays than were asked for",
             found=", ".join(sorted(chunk.arrays)) or "none",
             expected=", ".join(sorted(self._sizes)) or "none",
-            fix="report it to those who wrote the format; see docs/formats.md on chunks",
+            fix="report it to the author of the format; see docs/formats.md on chunks",
         )
 
 

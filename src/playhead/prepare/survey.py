@@ -1,4 +1,4 @@
-"""A look at the shards of one source: as they are on disk, and what need not be done for them again."""
+"""The shards of one source as they are on disk, and what need not be done for them again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Survey:
 
 
 def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list[Failure]]:
-    """Look at what is there, writing nothing. Every shard that cannot be looked at is a failure."""
+    """Examine what is there, writing nothing. Every shard that cannot be examined is a failure."""
     failures: list[Failure] = []
     shards: list[Shard] = []
     found: list[tuple[FileEntry, ...]] = []
@@ -118,7 +118,7 @@ def attempt(layout: Layout, shard: Shard, action: Callable[[Shard], R], failures
 def _old_index(layout: Layout, *, everything: bool) -> tuple[Index | None, tuple[str, ...]]:
     """The index in place, or the one made from other paths under this name that has the most rows; undamaged.
 
-    Also the damaged arrays of the one in place. Large arrays of it are looked at if `everything` is asked.
+    Also the damaged arrays of the one in place. Its large arrays are checked if `everything` is asked.
     """
     index = _like(layout, layout.directory)
     damage = () if index is None else _damage(index, everything=everything)
@@ -138,7 +138,7 @@ def _like(layout: Layout, directory: Path) -> Index | None:
 
 
 def _damage(index: Index, *, everything: bool) -> tuple[str, ...]:
-    """The arrays that are not what was written; whether each is there in full is always looked at."""
+    """The arrays that are not what was written; whether each is there in full is always checked."""
     damage = damaged_arrays(index.directory, index.meta.digests, everything=everything)
     try:
         index.check_arrays()
@@ -148,4 +148,4 @@ def _damage(index: Index, *, everything: bool) -> tuple[str, ...]:
 
 
 def _literal(text: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
+    return "".join(f"[{character}]" if character in "*?[" else character for character in text)

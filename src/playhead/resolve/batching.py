@@ -12,7 +12,7 @@ from playhead.errors import RecipeError
 from playhead.index.histogram import Histogram, bounds, lower_bounds
 from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule, effective
 from playhead.recipe.tree import Leaf
-from playhead.recipe.units import for_people, in_units
+from playhead.recipe.units import in_units, readable
 from playhead.recipe.values import Bucket, Budget, Fixed, Pack
 
 FloatArray = npt.NDArray[np.float64]
@@ -65,7 +65,7 @@ def resolve_rule(leaf: Leaf, inputs: Profile | None, outputs: Profile | None) ->
             raise RecipeError(
                 f"{where}.budget: is too small for a sample of any length, the quadratic term included",
                 found=f"budget {batching.budget:g}, quadratic {batching.quadratic:g}",
-                expected=f"at least {for_people(2, unit)}: a length of {for_people(1, unit)} and its quadratic term",
+                expected=f"at least {readable(2, unit)}: a length of {readable(1, unit)} and its quadratic term",
             )
         return BudgetRule(budget, limit, quadratic, batching.overlong)
     assert inputs is not None

@@ -33,13 +33,13 @@ class RemoteFiles:
 
     def list(self, pattern: str) -> Sequence[str]:
         address = address_of(pattern)
-        if not has_magic(pattern.split("/", 3)[-1]):  # as it was written: %5B is no wildcard
+        if not has_magic(pattern.split("/", 3)[-1]):  # as it was written: %5B is not a wildcard
             self.stamp(pattern)
             return [pattern]
         _listable(pattern)
         prefix = f"{address.store}/"
         keys = [url[len(prefix) :] for url in list_remote(prefix + fixed_part(address.key))]
-        if address.key in keys:  # its name holds what looks like a wildcard
+        if address.key in keys:  # its name contains wildcard characters
             return [pattern]
         return [prefix + key for key in keys if matches(key, address.key)]
 
