@@ -51,7 +51,7 @@ def main() -> None:
     for name, rule in rules.items():
         for lanes in (1, 8, 64):
             stream = make_stream(rule, lanes, LENGTHS, WEIGHTS)
-            summary = summarise(Plan((stream,), None, ""), 0)
+            summary = summarise(Plan((stream,), None, ()), 0)
             partial = summary.partial_cost or 0.0
             both = (1 + partial) * (1 + summary.whole_step_cost) - 1
             spreads = [spread(plan_window(stream, number)) for number in range(4)]

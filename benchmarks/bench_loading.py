@@ -115,7 +115,7 @@ def own_cost(recipe: Recipe) -> float:
     source = reader._streams[0]
     begin = time.perf_counter()
     for task in tasks:
-        picks = task.work.picks
+        picks = task.work.request.picks
         for number in range(2):
             for _ in reader._raw(source[number], picks.row[picks.source == number]):
                 pass

@@ -24,11 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from playhead.megatron.arguments import Request
-from playhead.megatron.counts import Counts
-from playhead.megatron.idx_writing import write_idx
-from playhead.megatron.job import Blend, Job
-from playhead.megatron.prepare_job import prepare_request
+from playhead.megatron.arguments import MegatronRequest
+from playhead.megatron.counts import SampleCounts
+from playhead.megatron.idx import write_idx
+from playhead.megatron.job import MegatronBlend, MegatronJob
+from playhead.megatron.prepare_job import CacheOptions, prepare_request
+from playhead.store import all_files
 
 SEQUENCE_LENGTH = 64
 VOCAB = 50_000
@@ -50,25 +51,26 @@ def make(prefix: Path, num_documents: int, num_tokens: int) -> None:
         file.truncate(2 * int(lengths.sum(dtype=np.int64)))
 
 
-def job_of(case: str, folder: Path, num_samples: int) -> Job:
+def job_of(case: str, folder: Path, num_samples: int) -> MegatronJob:
     names = ("one",) if case == "one" else ("a", "b", "c", "d")
-    blend = Blend(tuple(str(folder / name) for name in names), None if case == "one" else WEIGHTS)
+    blend = MegatronBlend(tuple(str(folder / name) for name in names), None if case == "one" else WEIGHTS)
     tokenizer = {
         "class": "megatron.core.tokenizers.text.models.default_tokenizer.DefaultTokenizerText",
         "tokenizer_path": None,
         "vocab_size": str(VOCAB),
     }
-    return Job(SEQUENCE_LENGTH, 1234, (num_samples, 0, 0), tokenizer, blends=(blend, None, None))
+    return MegatronJob(SEQUENCE_LENGTH, 1234, (num_samples, 0, 0), tokenizer, blends=(blend, None, None))
 
 
-def run_ours(job: Job, cache: Path) -> float:
-    counts = Counts(1, 1, 1, 1, 1, job.sizes)
+def run_ours(job: MegatronJob, cache: Path) -> float:
+    counts = SampleCounts(1, 1, 1, 1, 1, job.sizes)
     start = time.perf_counter()
-    prepare_request(Request(job, counts, cache, "0.16", False, ()), workers=THREADS)
+    request = MegatronRequest(job, counts, cache, "0.16", False, ())
+    prepare_request(request, all_files(), CacheOptions(workers=THREADS))
     return time.perf_counter() - start
 
 
-def run_oracle(job: Job, cache: Path) -> float:
+def run_oracle(job: MegatronJob, cache: Path) -> float:
     warnings.simplefilter("ignore")
     import torch
     from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder
@@ -101,7 +103,8 @@ def worker(who: str, case: str, folder: Path, num_samples: int) -> None:
     run = {"ours": run_ours, "oracle": run_oracle}[who]
     if who == "ours":
         make(folder / "tiny", 100, 10_000)
-        tiny = Job(16, 1, (50, 0, 0), {}, blends=(Blend((str(folder / "tiny"),) * 2, (1.0, 1.0)), None, None))
+        tiny_blend = MegatronBlend((str(folder / "tiny"),) * 2, (1.0, 1.0))
+        tiny = MegatronJob(16, 1, (50, 0, 0), {}, blends=(tiny_blend, None, None))
         run_ours(tiny, folder / "tiny-cache")
     seconds = run(job_of(case, folder, num_samples), folder / f"{who}-{case}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -58,7 +58,7 @@ def main() -> None:
             near = next(batch for batch in batches if batch.is_last_in_step and batch.step == 9)
             state = loader.state_dict(after=near)
             batches.close()
-            steps = loader._session.plan.window(0, 0).num_steps
+            steps = loader._stream.plan.window(0, 0).num_steps
             far = {**state, "step": FAR, "turn": FAR, "delivered": FAR, "places": [[FAR // steps, 0]]}
             first_batch(loader, state)
             times = np.array([(first_batch(loader, state), first_batch(loader, far)) for _ in range(REPEATS)])

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from playhead.index.histogram import Tally
-from playhead.order.exhaustion import Mixture, pieces_of
+from playhead.order.exhaustion import Mixture, blend_key, pieces_of
 from playhead.order.source_order import SourceOrder
 from playhead.plan.rules import Rule
 from playhead.plan.segments import Segment, Stream
@@ -44,7 +44,7 @@ def make_stream(rule: Rule, lanes: int, lengths: list[np.ndarray], weights: list
         np.arange(len(names)),
         tuple(Fraction(weight) for weight in weights),
         np.array([order.num_rows for order in orders]),
-        key(SEED, "blend", "main", 0),
+        blend_key(SEED, "main", 0),
     )
     pieces = pieces_of(mixture, "repeat", None, 0, np.zeros(len(names), np.int64))
     size = default_window_size(rule, lanes, Drawn(profile_of(lengths, weights), None))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ class Loopback:
     statuses: list[int] = field(default_factory=list)  # answered first, one a request
     cuts: list[int] = field(default_factory=list)  # then bodies end after so many bytes, one a request
     without_ranges: bool = False
+    shortened: int = 0  # bytes that are missing in answers to ranges
+    silent_seconds: float = 0.0  # before every answer
     requests: list[str] = field(default_factory=list)
 
     @property
@@ -35,7 +38,13 @@ class Loopback:
 
     def environment(self) -> dict[str, str]:
         """What makes `s3://` mean this server."""
-        return {"AWS_ENDPOINT_URL": self.address, "AWS_ALLOW_HTTP": "true", "AWS_SKIP_SIGNATURE": "true"}
+        credentials = {"AWS_ACCESS_KEY_ID": "loopback", "AWS_SECRET_ACCESS_KEY": "loopback", "AWS_REGION": "loopback"}
+        return {
+            **credentials,
+            "AWS_ENDPOINT_URL": self.address,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_SKIP_SIGNATURE": "true",
+        }
 
 
 @contextmanager
@@ -65,6 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
         served, address = self.served, urlsplit(self.path)
         path, query = unquote(address.path), parse_qs(address.query)
         served.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
+        if served.silent_seconds:
+            time.sleep(served.silent_seconds)
         if served.statuses and (status := served.statuses.pop(0)) != 200:
             self._answer(status, b"<Error><Code>Broken</Code></Error>")
         elif "list-type" in query:
@@ -89,7 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
         if first >= len(data):
             self._answer(416, b"")
             return
-        self._answer(206, data[first:end], {**about, "Content-Range": f"bytes {first}-{end - 1}/{len(data)}"})
+        self._answer(
+            206,
+            data[first : end - self.served.shortened],
+            {**about, "Content-Range": f"bytes {first}-{end - 1}/{len(data)}"},
+        )
 
     def _listing(self, path: str, query: dict[str, list[str]]) -> bytes:
         start, after = f"{path.rstrip('/')}/", query.get("continuation-token", [""])[0]

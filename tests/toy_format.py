@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from playhead.errors import DataError
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.registry import register
 from playhead.formats.rows import Rows, Sample, Shard
@@ -28,7 +29,9 @@ class Toy:
         toc = blob = 0
         for data in open_file(files, shard.path("toc")).pieces():
             for line in data.splitlines(keepends=True):
-                name, size = line.decode().split()
+                name, _, size = line.decode().strip().partition(" ")
+                if not size.isdecimal() or not line.endswith(b"\n"):
+                    raise DataError(f"{shard.name}, byte {toc}: not a row", found=repr(line))
                 yield _chunk(1, toc, blob, spec, [int(size)], [hash_text(name)])
                 toc += len(line)
                 blob += int(size)

@@ -1,6 +1,6 @@
 """Exact checkpoints with Lightning: a data module for a recipe, and a callback for those who have their own.
 
-Lightning fetches ahead, and saves in the middle of a step where it is told to. Here a checkpoint holds the state after
+Lightning fetches ahead, and saves in the middle of a step where it is asked to. Here a checkpoint holds the state after
 the last finished optimizer step, and the progress of Lightning's loops at that time.
 """
 
@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from playhead.errors import RecipeError, StateError
-from playhead.feed.loader import Loader
-from playhead.feed.trainer_feed import TrainerFeed
+from playhead.feed.delivery import Delivery
 from playhead.recipe.values import Recipe
 from playhead.torch import DataLoader
+from playhead.trainer_feed import TrainerFeed
 
 try:
     from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
@@ -115,7 +115,7 @@ class ExactResume(Callback):
     def _fed(self, dataloader: Any, source: Any) -> Any:
         """The loader that Lightning asks for, at the state restored, or where training on it stands."""
         loader = dataloader(source)
-        if not isinstance(loader, (DataLoader, Loader)):
+        if not isinstance(loader, Delivery):
             raise RecipeError(
                 "playhead.lightning resumes from one Playhead loader, and the Trainer trains on something else",
                 found=f"a {type(loader).__name__}",

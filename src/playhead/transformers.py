@@ -10,9 +10,8 @@ from typing import Any
 
 from playhead.errors import RecipeError, StateError
 from playhead.feed.batch import Batch
-from playhead.feed.loader import Loader
-from playhead.feed.trainer_feed import TrainerFeed
-from playhead.torch import DataLoader
+from playhead.feed.delivery import Delivery
+from playhead.trainer_feed import TrainerFeed
 
 try:
     import transformers
@@ -35,24 +34,24 @@ class Trainer(transformers.Trainer):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        if isinstance(self.train_dataset, (DataLoader, Loader)):
+        if isinstance(self.train_dataset, Delivery):
             self.args.ignore_data_skip = True  # the state says where to go on: nothing is fetched to be skipped
             self.add_callback(PlayheadState())
 
     def get_train_dataloader(self) -> Any:
-        if isinstance(self.train_dataset, (DataLoader, Loader)):
+        if isinstance(self.train_dataset, Delivery):
             return TrainerFeed(self.train_dataset, self._fields)
         return super().get_train_dataloader()
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         found = self.eval_dataset if eval_dataset is None else eval_dataset
         found = self.eval_dataset[found] if isinstance(found, str) else found
-        if isinstance(found, (DataLoader, Loader)):
+        if isinstance(found, Delivery):
             return _EvaluationFeed(found, self._fields)
         return super().get_eval_dataloader(eval_dataset)
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
-        if isinstance(test_dataset, (DataLoader, Loader)):
+        if isinstance(test_dataset, Delivery):
             return _EvaluationFeed(test_dataset, self._fields)
         return super().get_test_dataloader(test_dataset)
 
@@ -108,7 +107,7 @@ class PlayheadState(transformers.TrainerCallback, ExportableState):
 class _EvaluationFeed:
     """An evaluation set, in plain dictionaries."""
 
-    def __init__(self, loader: DataLoader | Loader, deliver: Callable[[Batch], dict[str, Any]]) -> None:
+    def __init__(self, loader: Delivery, deliver: Callable[[Batch], dict[str, Any]]) -> None:
         self._loader, self._deliver = loader, deliver
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

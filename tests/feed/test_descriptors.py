@@ -20,7 +20,7 @@ from playhead.index.arrays import map_array, save_array
 from playhead.index.layout import layout_of
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
-from playhead.store import OpenFiles, Spans
+from playhead.store import LocalFiles, Ranges
 from small_data import table_of, write_jsonl
 
 NUM_SOURCES = 5_000
@@ -145,28 +145,31 @@ def test_data_files_for_want_of_descriptors_are_an_error_and_never_substituted(
     assert list(tmp_path.glob(".playhead/quarantine/*/*")) == []
 
 
-def test_files_kept_open_are_let_go_when_descriptors_run_out(tmp_path: Path) -> None:
+def read_all(files: LocalFiles, paths: list[str]) -> list[bytes]:
+    return [bytes(files.read(path, files.stamp(path), Ranges([0], [1]))[0]) for path in paths]
+
+
+def test_files_kept_open_are_closed_when_descriptors_run_out(tmp_path: Path) -> None:
     paths = []
     for i in range(20):
         path = tmp_path / str(i)
         path.write_bytes(bytes([i]))
         paths.append(str(path))
-    files = OpenFiles()
-    files(paths[:10], Spans([0] * 10, [1] * 10))
+    files = LocalFiles()
+    read_all(files, paths[:10])
     with none_left():
-        assert files(paths[10:], Spans([0] * 10, [1] * 10)) == [bytes([i]) for i in range(10, 20)]
+        assert read_all(files, paths[10:]) == [bytes([i]) for i in range(10, 20)]
 
 
 def test_files_kept_open_leave_most_descriptors_to_others(tmp_path: Path) -> None:
     for i in range(100):
         (tmp_path / str(i)).write_bytes(b"x")
-    paths = [str(tmp_path / str(i)) for i in range(100)]
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, limits[1]))
     try:
         before = num_open()
-        files = OpenFiles()
-        files(paths, Spans([0] * 100, [1] * 100))
-        assert num_open() - before <= FEW // 4
+        files = LocalFiles()
+        read_all(files, [str(tmp_path / str(i)) for i in range(100)])
+        assert num_open() - before == FEW // 4
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,16 @@ import pytest
 from corpora import FIXED, recipe_in, write_text
 from deliveries import stream, write_tokens
 from playhead import Loader, Recipe, RecipeError, StateError, WorldSizeError
-from playhead.feed.state import PayloadWarning, Position, save
+from playhead.feed.state import PayloadWarning, Position, restore, save
 from playhead.feed.totals import Sum, nothing_yet
+from playhead.order.exhaustion import Mixture, blend_key, pieces_of
+from playhead.plan.chain import Link
 from playhead.plan.cursor import Cursor, Place
+from playhead.plan.plan import Plan
+from playhead.plan.segments import amended, counters_before, segment_at, window_draws
 from playhead.prepare import prepare
 from playhead.resolve import open_plan
+from playhead.resolve.fingerprints import next_link
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +145,92 @@ def test_a_state_of_another_recipe_is_refused_with_what_changed(
     assert str(error.expected).startswith("current ")
     assert "start a new run" in str(error.fix)
     assert loader.state_dict()["step"] == 0  # as before
+
+
+@pytest.fixture(scope="module")
+def chained(recipe: Recipe) -> list[Plan]:
+    """A plan, amended once at window 3 (lanes and order), and amended again at window 5."""
+    plans = [open_plan(recipe)]
+    for window, lanes in ((3, 2), (5, 8)):
+        (before,) = plans[-1].streams
+        rows = np.array([order.num_rows for order in before.orders])
+        mixture = Mixture(np.arange(2), (Fraction(3), Fraction(1)), rows, blend_key(7, before.name, len(plans)))
+        first_draw, _ = window_draws(segment_at(before, window), window)
+        pieces = pieces_of(mixture, "repeat", None, first_draw, counters_before(before, window))
+        after = amended(before, window, 0, pieces=pieces, lanes=lanes, balance=1)
+        link = next_link(plans[-1].chain[-1], {"lanes": lanes}, (window,))
+        plans.append(replace(plans[-1], streams=(after,), chain=(*plans[-1].chain, link), _windows={}))
+    return plans
+
+
+def cursors(plan: Plan, stop: int) -> list[Cursor]:
+    """The cursors of all steps before a window."""
+    found = [plan.start()]
+    while (after := plan.advance(found[-1])) is not None and after.places[0].window < stop:
+        found.append(after)
+    return found
+
+
+def saved_at(cursor: Cursor, plan: Plan, lanes_done: int = 0) -> dict[str, Any]:
+    return save(Position(cursor, lanes_done, Sum(nothing_yet(plan))), plan, "0" * 16)
+
+
+def test_each_fingerprint_of_the_chain_depends_on_all_before_it(chained: list[Plan]) -> None:
+    first, second, third = (link.fingerprint for link in chained[-1].chain)
+    assert [plan.fingerprint for plan in chained] == [first, second, third]
+    assert len({first, second, third, next_link(chained[0].chain[0], {"lanes": 8}, (5,)).fingerprint}) == 4
+
+
+def test_a_state_loads_under_every_chain_that_has_its_fingerprint_in_force_at_its_window(chained: list[Plan]) -> None:
+    """Saved with or without an amendment that is still to come, it goes on at the same place."""
+    begins = [Place(3), Place(5), Place(99)]
+    for number, plan in enumerate(chained):
+        for cursor in cursors(plan, 7):
+            (place,) = cursor.places
+            state = saved_at(cursor, plan)
+            link = min(number, (place.window >= 3) + (place.window >= 5))
+            assert state["plan"] == chained[-1].chain[link].fingerprint
+            for other, now in enumerate(chained):
+                still_to_come = (place.window, place.step) <= (begins[number].window, 0)
+                if link <= other <= number or (other > number and still_to_come):
+                    assert restore(state, now, "0" * 16).cursor == cursor
+                else:
+                    with pytest.raises(StateError, match="amendment"):
+                        restore(state, now, "0" * 16)
+
+
+def test_a_state_goes_on_under_an_amendment_as_if_it_had_always_been_there(chained: list[Plan]) -> None:
+    plain, _, twice = chained
+    before = cursors(plain, 3)[-1]
+    at = restore(saved_at(before, plain), twice, "0" * 16).cursor
+    found = [step.receipt for step, _ in islice(twice.steps(at), 40)]
+    assert found == [step.receipt for step, _ in islice(twice.steps(), before.step, before.step + 40)]
+    assert found != [step.receipt for step, _ in islice(plain.steps(at), 40)]
+
+
+def test_a_state_past_the_start_of_an_amendment_that_it_does_not_know_is_refused(chained: list[Plan]) -> None:
+    late = [cursor for cursor in cursors(chained[0], 5) if cursor.places[0].window == 3]
+    plain, once = chained[0], chained[1]
+    assert restore(saved_at(late[0], plain), once, "0" * 16).cursor == late[0]  # its window is still to begin
+    for cursor, lanes_done in ((late[0], 1), (late[1], 0), (late[-1], 0)):
+        with pytest.raises(StateError) as caught:
+            restore(saved_at(cursor, plain, lanes_done), once, "0" * 16)
+        error = caught.value
+        assert error.problem == "the state was saved with no amendments, where the recipe has 1 amendment in force"
+        assert str(error.found) == f"saved   fingerprint {plain.fingerprint} at window 3"
+        assert str(error.expected) == f"current fingerprint {once.fingerprint}; amendment 1 begins at window 3"
+        assert str(error.fix) == "resume from a state saved before window 3, or let amendment 1 begin later"
+
+
+def test_a_state_of_an_amendment_that_was_removed_or_moved_is_refused(chained: list[Plan]) -> None:
+    plain, once, _ = chained
+    cursor = cursors(once, 5)[-1]
+    with pytest.raises(StateError, match=r"another stream: .*amendments changed"):
+        restore(saved_at(cursor, once), plain, "0" * 16)
+    moved = replace(once, chain=(once.chain[0], Link(once.fingerprint, (6,))))
+    with pytest.raises(StateError, match="saved with 1 amendment, where the recipe has no amendments") as caught:
+        restore(saved_at(cursor, once), moved, "0" * 16)
+    assert caught.value.fix == "let amendment 1 begin where it did when the state was saved"
 
 
 def test_other_lengths_of_the_same_rows_are_another_stream(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -150,6 +153,40 @@ def test_workers_of_torch_may_be_spawned(mixed: Any) -> None:
     loader = DataLoader(recipe, num_workers=1, multiprocessing_context="spawn")
     loader.load_state_dict(json.loads(states[2]))
     assert [seen(batch) for batch in islice(loader, 5)] == batches[3:8]
+
+
+def test_persistent_workers_outlive_an_iteration_left_in_the_middle_and_end_with_their_loader(mixed: Any) -> None:
+    recipe, batches, _, _ = mixed
+    others = {*multiprocessing.active_children()}
+    with DataLoader(recipe, num_workers=2, persistent_workers=True) as loader:
+        assert [seen(batch) for batch in islice(loader, 3)] == batches[:3]
+        workers = {*multiprocessing.active_children()} - others
+        assert len(workers) == 2
+        assert [seen(batch) for batch in islice(loader, 3)] == batches[3:6]
+        assert {*multiprocessing.active_children()} - others == workers
+    assert {*multiprocessing.active_children()} <= others
+    assert [seen(batch) for batch in islice(loader, 3)] == batches[6:9]  # with new ones
+    loader.close()
+
+
+def pickled(loader: Any) -> Any:
+    return pickle.loads(pickle.dumps(loader))  # noqa: S301  # our own
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("make", [Loader, partial(Loader, workers=1, worker_kind="thread"), DataLoader])
+def test_copies_of_a_loader_go_on_from_its_place_whatever_it_was_doing(mixed: Any, how: Any, make: Any) -> None:
+    recipe, batches, states, _ = mixed
+    loader = make(recipe)
+    assert [seen(batch) for batch in islice(how(loader), 2)] == batches[:2]
+    iterator = iter(loader)
+    assert seen(next(iterator)) == batches[0]
+    copied = how(loader)
+    assert [seen(next(iterator)) for _ in range(2)] == batches[1:3]
+    assert [seen(batch) for batch in islice(copied, 3)] == batches[1:4]
+    assert (saved(loader), saved(copied)) == (states[2], states[3])
+    del copied
+    assert seen(next(iterator)) == batches[3]
 
 
 @pytest.mark.parametrize("option", ["batch_size", "shuffle", "sampler", "collate_fn", "drop_last"])

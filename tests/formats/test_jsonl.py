@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from playhead.errors import DataError
 from playhead.formats.collect import Collector
-from playhead.formats.contract import Chunk, Rows, ScanLimits, Shard
+from playhead.formats.contract import ScanLimits
 from playhead.formats.fields import fast_decoder
 from playhead.formats.jsonl import Jsonl, _line_by_line
 from playhead.formats.lengths import whole_number, whole_numbers
 from playhead.formats.lines import read_lines
+from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Match, Spec
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.store import Spans, open_file, read_spans
+from playhead.store import all_files, open_file
+from scanned import Scanned, joined, read_file, scan_file, shard_of
 
 TOKENS = Spec(length=Length(field="n"))
 SECONDS = Spec(length=Length(field="d", unit="seconds"))
@@ -30,22 +32,8 @@ def twice(row: dict[str, Any]) -> Any:
     return row["n"] * 2
 
 
-def scan(path: Path, spec: Spec = TOKENS, chunk_bytes: int = 1 << 19) -> Chunk:
-    """All chunks as one."""
-    chunks = list(Jsonl().scan(Shard((("jsonl", str(path)),)), spec, ScanLimits(chunk_bytes=chunk_bytes)))
-
-    def joined(pieces: list[Any]) -> Any:
-        return None if not pieces or pieces[0] is None else np.concatenate(pieces)
-
-    return Chunk(
-        sum(chunk.num_rows for chunk in chunks),
-        {"jsonl": joined([chunk.offsets["jsonl"] for chunk in chunks])} if chunks else {},
-        chunks[-1].ends if chunks else {},
-        joined([chunk.lengths for chunk in chunks]),
-        joined([chunk.outputs for chunk in chunks]),
-        {name: joined([chunk.columns[name] for chunk in chunks]) for name in (chunks[0].columns if chunks else ())},
-        joined([chunk.ids for chunk in chunks]),
-    )
+def scan(path: Path, spec: Spec = TOKENS, chunk_bytes: int = 1 << 19) -> Scanned:
+    return scan_file(Jsonl(), "jsonl", path, spec, ScanLimits(chunk_bytes=chunk_bytes))
 
 
 def refuse(tmp_path: Path, content: bytes, spec: Spec = TOKENS) -> str:
@@ -88,8 +76,8 @@ def test_offsets_are_those_of_the_lines_that_are_not_blank(
         found = scan(path, spec, chunk_bytes)
         assert found.num_rows == len(expected)
         if expected:
-            assert found.offsets["jsonl"].tolist() == expected
-            assert found.ends["jsonl"] == len(data)
+            assert found.offsets.tolist() == expected
+            assert found.end == len(data)
     assert not expected or found.lengths.tolist() == lengths
 
 
@@ -128,21 +116,53 @@ def test_the_fast_way_finds_what_the_slow_way_finds_or_leaves_it_to_it(
     path = tmp_path_factory.mktemp("fields") / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     decode = fast_decoder(spec)
-    with open_file(str(path)) as file:
-        (lines,) = read_lines(file, ScanLimits())
-        fast = None if decode is None else decode(lines)
-        try:
-            slow = _line_by_line(file, lines, Collector(spec))
-        except DataError:
-            assert fast is None
-            return
+    file = open_file(all_files(), str(path))
+    (lines,) = read_lines(file, ScanLimits())
+    fast = None if decode is None else decode(lines)
+    try:
+        slow = _line_by_line(file, lines, Collector(spec))
+    except DataError:
+        assert fast is None
+        return
     if fast is None:
         return
-    for ours, theirs in ((fast.lengths, slow.lengths), (fast.outputs, slow.outputs), (fast.ids, slow.ids)):
-        np.testing.assert_array_equal(ours, theirs)
-    assert fast.columns.keys() == slow.columns.keys()
-    for name in fast.columns:
-        np.testing.assert_array_equal(fast.columns[name], slow.columns[name])
+    assert fast.keys() == slow.keys()
+    for name in fast:
+        np.testing.assert_array_equal(fast[name], slow[name])
+
+
+@given(
+    st.lists(st.sampled_from(['{"n": 1}', "", '{"n": 22, "x": "longer"}', "  "]), min_size=1, max_size=12),
+    st.integers(1, 40),
+    st.booleans(),
+)
+def test_sections_of_any_size_give_the_rows_of_the_whole_file(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], section_bytes: int, final: bool
+) -> None:
+    path = tmp_path_factory.mktemp("sections") / "a.jsonl"
+    path.write_text("\n".join(['{"n": 7}', *lines]) + ("\n" if final else ""))
+    divided = Jsonl()
+    divided.section_bytes = section_bytes
+    how = (TOKENS, all_files(), ScanLimits(chunk_bytes=16))
+    shard = shard_of("jsonl", path)
+    sections = divided.sections(shard, *how)
+    assert [section.first for section in sections] == [*range(0, path.stat().st_size, section_bytes)]
+    chunks = [chunk for section in sections for chunk in divided.scan_section(shard, section, *how)]
+    whole, found = scan(path), joined(chunks, "jsonl")
+    assert found.num_rows == whole.num_rows
+    assert found.bounds.tolist() == whole.bounds.tolist()
+    assert found.lengths.tolist() == whole.lengths.tolist()
+
+
+def test_the_line_of_an_error_in_a_later_section_is_numbered_from_the_start_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"n": 1}\n' * 10 + '{"n": "x"}\n')
+    divided = Jsonl()
+    divided.section_bytes = 30
+    how = (TOKENS, all_files(), ScanLimits())
+    last = divided.sections(shard_of("jsonl", path), *how)[-1]
+    with pytest.raises(DataError, match=r"a.jsonl, line 11, byte 90: field"):
+        list(divided.scan_section(shard_of("jsonl", path), last, *how))
 
 
 def test_the_fast_way_is_taken_for_ordinary_rows(tmp_path: Path) -> None:
@@ -152,22 +172,21 @@ def test_the_fast_way_is_taken_for_ordinary_rows(tmp_path: Path) -> None:
     spec = Spec(TOKENS.length, Length(field="m.d", unit="seconds"), "id", ("c",), (Match("lang", any_of=("en",)),))
     decode = fast_decoder(spec)
     assert decode is not None
-    with open_file(str(path)) as file:
-        (lines,) = read_lines(file, ScanLimits())
-        found = decode(lines)
+    (lines,) = read_lines(open_file(all_files(), str(path)), ScanLimits())
+    found = decode(lines)
     assert found is not None
-    assert found.lengths.tolist() == [3, 4]
-    assert found.outputs.tolist() == [2500, 1000]
-    assert found.ids.tolist() == [hash_text("a"), hash_text("7")]
-    assert np.isnan(found.columns["c"]).all()
-    assert found.columns[spec.matches[0].column].tolist() == [1, 0]
+    assert found[LENGTHS].tolist() == [3, 4]
+    assert found[OUTPUTS].tolist() == [2500, 1000]
+    assert found[IDS].tolist() == [hash_text("a"), hash_text("7")]
+    assert np.isnan(found[column("c")]).all()
+    assert found[column(spec.matches[0].column)].tolist() == [1, 0]
 
 
 @given(st.lists(st.one_of(st.floats(), st.integers(0, 2**33).map(float)), min_size=1, max_size=4), st.data())
 def test_many_lengths_at_once_are_the_lengths_one_by_one(found: list[float], data: st.DataObject) -> None:
     unit = data.draw(st.sampled_from(["tokens", "seconds"]))
     try:
-        expected = [whole_number(value, unit, "it", "here") for value in found]
+        expected = [whole_number(value, unit, "it") for value in found]
     except DataError:
         assert whole_numbers(np.array(found), unit) is None
         return
@@ -261,7 +280,7 @@ def test_a_line_longer_than_memory_allows_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"n": 1}\n' + b"x" * 10_000)
     with pytest.raises(DataError, match="line longer than"):
-        list(Jsonl().scan(Shard((("jsonl", str(path)),)), TOKENS, ScanLimits(chunk_bytes=64, longest_row_bytes=1000)))
+        scan_file(Jsonl(), "jsonl", path, TOKENS, ScanLimits(chunk_bytes=64, longest_row_bytes=1000))
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=3), st.integers(), max_size=3), min_size=1, max_size=8))
@@ -269,22 +288,18 @@ def test_rows_read_back_are_the_rows_written(tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.mktemp("read") / "a.jsonl"
     path.write_text(" \n".join(map(json.dumps, rows)) + "\n\n")
     found = scan(path, Spec(), chunk_bytes=16)
-    offsets = np.append(found.offsets["jsonl"], found.ends["jsonl"]).astype(np.int64)
     order = np.arange(len(rows))[::-1]
-    spans = {"jsonl": Spans(offsets[order].tolist(), offsets[order + 1].tolist())}
-    read = list(Jsonl().read(Rows([Shard((("jsonl", str(path)),))] * len(order), order, spans, read_spans), {}))
-    assert read == rows[::-1]
+    assert read_file(Jsonl(), "jsonl", path, found.bounds, order) == rows[::-1]
 
 
 def test_seconds_far_beyond_the_limit_are_refused_not_overflowed() -> None:
     with pytest.raises(DataError, match="too long"):
-        whole_number(1e300, "seconds", "it", "here")
+        whole_number(1e300, "seconds", "it")
     assert math.isfinite(1e300)
 
 
 def test_broken_text_is_never_delivered(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id": "\xe9"}\n')
-    rows = Rows([Shard((("jsonl", str(path)),))], np.arange(1), {"jsonl": Spans([0], [12])}, read_spans)
     with pytest.raises(DataError, match="broken JSON"):
-        list(Jsonl().read(rows, {}))
+        read_file(Jsonl(), "jsonl", path, np.array([0, 12], np.uint64), np.arange(1))

@@ -13,18 +13,18 @@ from playhead.recipe.values import Length, Source
 
 
 def source(**fields: Any) -> Source:
-    return Source(**({"name": "s", "path": "a.jsonl"} | fields))
+    return Source(**({"name": "s", "path": ["a.jsonl"]} | fields))
 
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("a.jsonl", "jsonl"), (["a.json", "b.json"], "jsonl"), ("x/{0..3}.tar", "webdataset"), ("a.toc", "toy")],
+    [(["a.jsonl"], "jsonl"), (["a.json", "b.json"], "jsonl"), (["x/{0..3}.tar"], "webdataset"), (["a.toc"], "toy")],
 )
 def test_the_format_follows_from_the_extension(path: Any, name: str) -> None:
     assert format_of(source(path=path), "sources[0]").name == name
 
 
-@pytest.mark.parametrize("path", ["a.parquet", "a", ["a.jsonl", "b.tar"]])
+@pytest.mark.parametrize("path", [["a.parquet"], ["a"], ["a.jsonl", "b.tar"]])
 def test_an_extension_that_tells_no_format_is_refused(path: Any) -> None:
     with pytest.raises(RecipeError, match=r"sources\[3\].*cannot tell the format") as caught:
         format_of(source(path=path), "sources[3]")
@@ -44,9 +44,18 @@ def test_installed_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPa
     assert format_of(source(), "sources[0]").name == "jsonl"
 
 
-def test_an_option_that_the_format_does_not_have_is_refused() -> None:
-    with pytest.raises(RecipeError, match="no option"):
-        format_of(source(), "sources[0]").format.discover(source(options={"speed": 11}))
+@pytest.mark.parametrize(
+    ("path", "options", "problem"),
+    [
+        ("a.jsonl", {"speed": 11}, "sources[0].options.speed: there is no such key here"),
+        ("a.tar", {"allow_no_ending": True}, "sources[0].options.allow_no_ending: there is no such key here"),
+        ("a.tar", {"allow_no_end": "perhaps"}, "sources[0].options.allow_no_end: is not what is expected here"),
+    ],
+)
+def test_options_are_checked_like_the_rest_of_the_recipe(path: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        format_of(source(path=[path], options=options), "sources[0]")
+    assert caught.value.problem == problem
 
 
 def test_rules_are_told_apart_by_what_they_hold() -> None:

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from playhead.errors import PrepareError
 from playhead.formats import sidecar
-from playhead.formats.contract import ScanLimits, Shard
+from playhead.formats.contract import ScanLimits
 from playhead.formats.jsonl import Jsonl
 from playhead.formats.spec import Spec
 from playhead.prepare import prepare
-from playhead.store import open_file
+from playhead.store import all_files, open_file
+from scanned import scan_file, shard_of
 from small_data import recipe_over, table_of, write_jsonl, write_tar
 
 
 def offsets_of(path: Path) -> list[int]:
-    (chunk,) = Jsonl().scan(Shard((("jsonl", str(path)),)), Spec(), ScanLimits())
-    return chunk.offsets["jsonl"].tolist()
+    return scan_file(Jsonl(), "jsonl", path, Spec()).offsets.tolist()
 
 
 def write_idx(path: Path, offsets: list[int]) -> Path:
@@ -31,8 +31,7 @@ def write_idx(path: Path, offsets: list[int]) -> Path:
 
 
 def accepted(path: Path) -> bool:
-    with open_file(str(path)) as file:
-        return sidecar.load(file, ScanLimits()) is not None
+    return sidecar.load(open_file(all_files(), str(path)), ScanLimits()) is not None
 
 
 @given(st.lists(st.sampled_from(["{}", "", "  ", '{"a": "ż"}', "\t\r"]), min_size=1, max_size=10), st.booleans())
@@ -42,7 +41,7 @@ def test_a_sidecar_of_every_line_gives_the_rows_that_a_scan_gives(
     path = tmp_path_factory.mktemp("idx") / "a.jsonl"
     path.write_text("\n".join(["{}", *lines]) + ("\n" if final else ""))
     scanned = offsets_of(path)
-    for name, pieces in Jsonl().sidecars(Shard((("jsonl", str(path)),)), ScanLimits()):
+    for name, pieces in Jsonl().sidecars(shard_of("jsonl", path), all_files(), ScanLimits()):
         sidecar.write(name, pieces, ScanLimits())
     assert accepted(path)
     assert offsets_of(path) == scanned

@@ -13,31 +13,23 @@ from hypothesis import strategies as st
 from webdataset.tariterators import group_by_keys, tar_file_iterator
 
 from playhead.errors import DataError
-from playhead.formats.contract import Chunk, Rows, ScanLimits, Shard
 from playhead.formats.spec import Match, Spec
 from playhead.formats.webdataset import WebDataset
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.store import Spans, read_spans
+from scanned import Scanned, read_file, scan_file
 from small_data import write_tar
 
 KINDS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
 SECONDS = Spec(length=Length(field="json.duration", unit="seconds"))
 
 
-def scan(path: Path, spec: Spec = Spec()) -> Chunk:  # noqa: B008 - a frozen value
-    (chunk,) = WebDataset().scan(Shard((("tar", str(path)),)), spec, ScanLimits())
-    return chunk
+def scan(path: Path, spec: Spec = Spec()) -> Scanned:  # noqa: B008 - a frozen value
+    return scan_file(WebDataset(), "tar", path, spec)
 
 
-def read(path: Path, chunk: Chunk) -> list[dict[str, object]]:
-    offsets = np.append(chunk.offsets["tar"], chunk.ends["tar"]).astype(np.int64)
-    spans = {"tar": Spans(offsets[:-1].tolist(), offsets[1:].tolist())}
-    return list(
-        WebDataset().read(
-            Rows([Shard((("tar", str(path)),))] * chunk.num_rows, np.arange(chunk.num_rows), spans, read_spans), {}
-        )
-    )
+def read(path: Path, found: Scanned) -> list[dict[str, object]]:
+    return read_file(WebDataset(), "tar", path, found.bounds, np.arange(found.num_rows))
 
 
 def refuse(path: Path, spec: Spec = SECONDS) -> str:
@@ -73,7 +65,7 @@ def test_samples_are_found_where_tarfile_finds_their_first_members(
         first = dict(reversed(names))
     chunk = scan(path)
     assert chunk.num_rows == len(expected)
-    assert chunk.offsets["tar"].tolist() == sorted(first.values())
+    assert chunk.offsets.tolist() == sorted(first.values())
     assert read(path, chunk) == expected
 
 
@@ -104,7 +96,7 @@ def test_directories_global_headers_and_odd_owners_do_not_matter(tmp_path: Path)
     with tarfile.open(path) as tar:
         offsets = [member.offset for member in tar.getmembers() if member.isfile()]
     chunk = scan(path)
-    assert chunk.offsets["tar"].tolist() == offsets
+    assert chunk.offsets.tolist() == offsets
     assert [sample["__key__"] for sample in read(path, chunk)] == ["d/k0", "d/k1", "d/k2"]
 
 

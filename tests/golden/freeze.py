@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from playhead.order import blend as blending
-from playhead.order.exhaustion import Mixture, pieces_of
+from playhead.order.exhaustion import Mixture, blend_key, pieces_of
 from playhead.order.permute import permute
 from playhead.order.shares import passes, weighted
 from playhead.order.source_order import SourceOrder, rows_between
@@ -51,7 +51,7 @@ def stream(name: str, rule: Rule, lanes: int, policy: str, epochs: int | None) -
     )
     weights = (Fraction(1, 7), Fraction(2), Fraction("0.5"))
     rows = np.array([order.num_rows for order in orders])
-    mixture = Mixture(np.arange(3), weights, rows, key(seed, "blend", name, 0))
+    mixture = Mixture(np.arange(3), weights, rows, blend_key(seed, name, 0))
     pieces = pieces_of(mixture, policy, epochs, 0, np.zeros(3, np.int64))
     tables = [lengths(source, order.num_rows) for source, order in zip(names, orders, strict=True)]
     size = 12 * lanes * (rule.size if isinstance(rule, Fixed) else 1)
@@ -89,13 +89,13 @@ def orders() -> dict:
         order = SourceOrder(24, shuffle, key(1, "shuffle", "x"), np.array([5, 7, 0, 12]), 2)
         found[f"walk {shuffle}"] = rows_between(order, 20, 44)[1].tolist()
     for name, rule in RULES.items():
-        found[f"plan {name}"] = told(Plan((stream("a", rule, 4, "repeat", None),), None, ""), 60)
+        found[f"plan {name}"] = told(Plan((stream("a", rule, 4, "repeat", None),), None, ()), 60)
     for policy in ("stop_first", "stop_all", "drop"):
-        found[f"plan {policy}"] = told(Plan((stream("a", Pack(1024), 4, policy, None),), None, ""), 1000)
-    found["plan passes"] = told(Plan((stream("a", Fixed(3), 4, "repeat", 2),), None, ""), 1000)
+        found[f"plan {policy}"] = told(Plan((stream("a", Pack(1024), 4, policy, None),), None, ()), 1000)
+    found["plan passes"] = told(Plan((stream("a", Fixed(3), 4, "repeat", 2),), None, ()), 1000)
     pair = (stream("a", Pack(1024), 2, "repeat", None), stream("b", Fixed(2), 2, "repeat", None))
-    found["plan zip"] = told(Plan(pair, None, ""), 60)
-    found["plan by weight"] = told(Plan(pair, weighted([Fraction(3), Fraction(1)], key(17, "fuse")), ""), 60)
+    found["plan zip"] = told(Plan(pair, None, ()), 60)
+    found["plan by weight"] = told(Plan(pair, weighted([Fraction(3), Fraction(1)], key(17, "fuse")), ()), 60)
     return json.loads(json.dumps(found))
 
 

@@ -173,7 +173,7 @@ def test_an_impossible_offset_is_an_error_that_names_the_index(tmp_path: Path, v
 def test_an_index_of_an_older_version_is_made_again(tmp_path: Path) -> None:
     recipe = indexed(tmp_path)
     meta = table_of(recipe).index.directory / "meta.json"
-    meta.write_text(meta.read_text().replace('"version": 2', '"version": 1'))
+    meta.write_text(meta.read_text().replace('"version": 3', '"version": 2'))
     with pytest.raises(PlayheadError, match="playhead prepare"):
         table_of(recipe)
     assert prepare(recipe).changed

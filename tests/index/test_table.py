@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from playhead.errors import DataError, NotPreparedError, StoreError
+from playhead.errors import NotPreparedError, StoreError
 from playhead.formats.registry import format_of
+from playhead.formats.rows import Fetch
 from playhead.index.table import open_tables
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Length, Recipe
-from playhead.store import read_spans
+from playhead.store import all_files
 from small_data import all_lengths, recipe_over, table_of, write_jsonl, write_tar
 
 
@@ -42,17 +43,22 @@ def test_a_shard_changed_since_indexing_is_named(tmp_path: Path) -> None:
     recipe = three_shards(tmp_path)
     prepare(recipe)
     path = tmp_path / "1.jsonl"
+
+    def read_all() -> None:
+        table = table_of(recipe)
+        table.locate(np.arange(12), Fetch(all_files(), table.index.stamps)).payloads("jsonl")
+
     os.utime(path, ns=(1, 1))
     with pytest.raises(StoreError, match=r"1.jsonl: changed since"):
-        table_of(recipe)
+        read_all()
     prepare(recipe)
     path.write_bytes(path.read_bytes() + b'{"n": 1, "id": "x"}\n')
     with pytest.raises(StoreError, match=r"1.jsonl: changed since") as caught:
-        table_of(recipe)
+        read_all()
     assert "found" in str(caught.value)
     path.unlink()
-    with pytest.raises(DataError, match=r"1.jsonl: no such file"):
-        table_of(recipe)
+    with pytest.raises(StoreError, match=r"1.jsonl: no such file"):
+        read_all()
 
 
 @pytest.mark.parametrize("name", ["lengths.npy", "keys.npy", "tracks/jsonl/offsets.npy"])
@@ -74,7 +80,8 @@ def test_rows_are_found_by_id_and_read_back_from_where_the_table_says(tmp_path: 
     table = table_of(recipe)
     reader = format_of(recipe.sources[0], "sources[0]").format
     order = np.random.default_rng(0).permutation(table.num_rows)
-    samples = list(reader.read(table.locate(order, read_spans), {}))
+    rows = table.locate(order, Fetch(all_files(), table.index.stamps))
+    samples = list(reader.open(recipe.sources[0], all_files()).read(rows))
     assert [sample["n"] for sample in samples] == table.lengths_of(order).tolist()
     for row, sample in zip(order.tolist(), samples, strict=True):
         assert table.find(sample["id"]).tolist() == [row]
@@ -105,7 +112,7 @@ def test_arrays_are_read_only(tmp_path: Path) -> None:
     prepare(recipe)
     table = table_of(recipe)
     table.preload()
-    for array in (table.index.lengths, table.index.keys, *table.index.offsets.values()):
+    for array in (table.index.lengths, table.index.keys, *table.index.arrays.values()):
         assert not array.flags.writeable
 
 

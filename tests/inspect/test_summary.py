@@ -188,11 +188,10 @@ def test_the_shards_in_use_are_those_of_a_slow_count(tmp_path: Path, parts: int)
         steps = [
             {
                 (int(window.picks.epoch[i]), int(np.searchsorted(bounds, window.picks.row[i], side="right")))
-                for lane in range(window.lanes)
-                for i in window.members(step, lane)
+                for i in window.groups.members[first:stop]
             }
             for window in windows
-            for step in range(window.num_steps)
+            for first, stop in pairwise(window.groups.starts[:: window.lanes])
         ]
         in_use = [
             {shard for found in steps[: i + 1] for shard in found} & {shard for found in steps[i:] for shard in found}

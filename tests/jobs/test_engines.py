@@ -52,7 +52,7 @@ def test_engines_give_the_same_outcomes_errors_among_them(engine: Ray) -> None:
     jobs = [Square(number, refused=7) for number in range(40)]
     expected = {name: told(outcome) for name, outcome in outcomes(jobs, 1).items()}
     assert "number 7: refused" in expected["number 7"]
-    for other in (2, Local(2), engine):
+    for other in (2, Local(2), Local(2, threads=True), engine):
         assert {name: told(outcome) for name, outcome in outcomes(jobs, other).items()} == expected
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from playhead.order.exhaustion import Mixture, pieces_of
+from playhead.order.exhaustion import Mixture, blend_key, pieces_of
 from playhead.order.shares import weighted
 from playhead.order.source_order import SourceOrder
 from playhead.plan.plan import Plan
@@ -84,7 +84,7 @@ def streams(
     seed = draw(st.integers(0, 5))
     weights = tuple(Fraction(draw(st.integers(1, 9))) for _ in names)
     num_rows = np.array([order.num_rows for order in walked])
-    mixture = Mixture(np.arange(num_sources), weights, num_rows, key(seed, "blend", name, 0))
+    mixture = Mixture(np.arange(num_sources), weights, num_rows, blend_key(seed, name, 0))
     policy, passes = draw(st.sampled_from(policies)), draw(epochs)
     pieces = pieces_of(mixture, policy, passes, 0, np.zeros(num_sources, np.int64))
     unit = chosen_lanes * (chosen_rule.size if isinstance(chosen_rule, Fixed) else 1)
@@ -102,7 +102,7 @@ def _lookups(columns: list[np.ndarray]) -> tuple:
 
 
 def single(stream: Stream) -> Plan:
-    return Plan((stream,), None, "")
+    return Plan((stream,), None, ())
 
 
 @st.composite
@@ -123,6 +123,6 @@ def plans(
     second = draw(streams(epochs=st.just(passes), name="second", **{**wanted, "lanes": lanes}))  # type: ignore[arg-type]
     second = replace(second, source_names=tuple(f"second-{name}" for name in second.source_names))
     if kind != "weight":
-        return Plan((first, second), None, "", interleaved=kind == "parts")
+        return Plan((first, second), None, (), interleaved=kind == "parts")
     shares = [Fraction(draw(st.integers(1, 5))), Fraction(draw(st.integers(1, 5)))]
-    return Plan((first, second), weighted(shares, key(7, "fuse")), "")
+    return Plan((first, second), weighted(shares, key(7, "fuse")), ())

@@ -151,7 +151,7 @@ def test_idle_batches_weigh_nothing_and_repeat_another(whole: Whole) -> None:
 
 
 def test_totals_are_what_a_slow_count_over_the_batches_gives(whole: Whole) -> None:
-    plan = whole.loader()._session.plan
+    plan = whole.loader()._stream.plan
     lengths_of = {
         name: table
         for stream in plan.streams

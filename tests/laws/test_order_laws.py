@@ -13,8 +13,8 @@ from strategies import orders, streams
 from playhead import seeds
 from playhead.order import blend as blending
 from playhead.order import picks as picking
-from playhead.order.blend import Blend, scaled
-from playhead.order.hashing import fold64, mix64
+from playhead.order.blend import Blend
+from playhead.order.hashing import fold64, fold_each, mix64, mix_each
 from playhead.order.permute import SMALL, permute, unpermute
 from playhead.order.shares import LARGEST_BLOCK, SHARE_UNITS, fixed_point, passes, weighted
 from playhead.order.source_order import SourceOrder, draw_of, rows_between
@@ -28,6 +28,8 @@ sizes = st.integers(1, 300) | st.integers(SMALL - 2, SMALL + 3000)
 def test_the_kernels_fold_keys_as_seeds_do(key: int, value: int) -> None:
     assert int(fold64(np.uint64(key), np.uint64(value))) == seeds.fold(key, value)
     assert int(mix64(np.uint64(value))) == seeds.mix(value)
+    assert fold_each(key, np.array([value, 7], np.uint64)).tolist() == [seeds.fold(key, value), seeds.fold(key, 7)]
+    assert mix_each(np.array([key, value], np.uint64)).tolist() == [seeds.mix(key), seeds.mix(value)]
 
 
 @given(st.lists(st.integers(0, 2**63) | st.text(max_size=5), max_size=4), st.integers(0, 2**63))
@@ -133,11 +135,25 @@ def test_fixed_point_shares_add_up_and_are_within_a_unit_of_exact(parts: list[Fr
         assert abs(share - part * SHARE_UNITS / sum(parts)) < 1
 
 
-@given(st.integers(0, 2**60), st.integers(1, 2**60), st.integers(0, 2**60))
-def test_scaling_is_exact_where_64_bits_would_overflow(draws: int, total: int, share: int) -> None:
-    share = min(share, total)
-    if draws // total * share < 2**62:
-        assert scaled(draws, share, total) == draws * share // total
+@given(st.lists(st.integers(2**41, 2**58), min_size=2, max_size=5), keys, st.integers(0, 3), st.integers(0, 2**50))
+@settings(max_examples=50)
+def test_a_blend_is_exact_where_64_bits_would_overflow(rows: list[int], key: int, passed: int, block: int) -> None:
+    """A block anywhere in a pass draws each member exactly its count, and numbers go on over the end of the pass."""
+    blend, _ = passes(rows, key)
+    start = passed * blend.total + min(block, (blend.total - 1) // blend.block) * blend.block
+    end = min(start + blend.block, (passed + 1) * blend.total)
+    before, after = exact_counts(blend, start), exact_counts(blend, end)
+    members, numbers = blending.resolve(blend, start, start + 3 * blend.block)
+    assert np.bincount(members[: end - start], minlength=len(rows)).tolist() == (after - before).tolist()
+    for member, first in enumerate(before.tolist()):
+        found = numbers[members == member]
+        assert found.tolist() == list(range(first, first + len(found)))
+
+
+def exact_counts(blend: Blend, draw: int) -> np.ndarray:
+    """Each member's draws before a block, in Python's own integers."""
+    done, inside = divmod(draw, blend.total)
+    return np.diff([done * c + inside * c // blend.total for c in blend.cumulative.tolist()])
 
 
 @given(weights, keys, st.integers(1, 3000))

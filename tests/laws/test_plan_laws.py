@@ -201,7 +201,7 @@ def test_a_receipt_tells_streams_apart_exactly_where_they_part(plan: Plan, at: i
 @given(streams(policies=ENDLESS), streams(policies=ENDLESS, name="second"))
 def test_a_zipped_step_has_the_lanes_of_every_sub_stream_in_order(first: Stream, second: Stream) -> None:
     expected = [0] * first.segments[0].lanes + [1] * second.segments[0].lanes
-    for step in take(Plan((first, second), None, ""), 8):
+    for step in take(Plan((first, second), None, ()), 8):
         assert [batch.stream for batch in step.micro_batches] == expected
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import rules, single, streams
 
-from playhead.order.exhaustion import Mixture, pieces_of
+from playhead.order.blend import resolve
+from playhead.order.exhaustion import Mixture, blend_key, pieces_of
 from playhead.order.source_order import rows_between
 from playhead.plan.rules import Fixed
 from playhead.plan.segments import Stream, amended, counters_before, round_end, segment_at, window_draws
@@ -28,7 +30,7 @@ def amended_streams(draw: st.DrawFn) -> Stream:
         members = sorted(draw(st.sets(st.integers(0, len(stream.orders) - 1), min_size=1)))
         weights = tuple(Fraction(draw(st.integers(1, 9))) for _ in members)
         rows = np.array([stream.orders[m].num_rows for m in members])
-        mixture = Mixture(np.array(members), weights, rows, key(stream.seed, "blend", stream.name, number))
+        mixture = Mixture(np.array(members), weights, rows, blend_key(stream.seed, stream.name, number))
         first_draw, _ = window_draws(segment_at(stream, window), window)
         pieces = pieces_of(mixture, "repeat", None, first_draw, counters_before(stream, window))
         rule = draw(rules())
@@ -67,6 +69,21 @@ def test_windows_are_contiguous_and_hold_whole_steps_across_segments(stream: Str
         assert len(window.groups) == window.num_steps * segment_at(stream, number).lanes
         assert sorted(window.groups.members.tolist()) == list(range(window.stop_draw - window.first_draw))
         assert (window.groups.sizes() > 0).all()
+
+
+@given(st.integers(0, 2**63), st.sampled_from(["repeat", "drop"]))
+def test_the_segment_and_the_piece_are_in_the_key_of_a_blend(seed: int, policy: str) -> None:
+    """Blocks are numbered anew in each segment; the same shares must not give the same order again."""
+    blends = []
+    for segment in range(3):
+        mixture = Mixture(np.arange(3), (Fraction(1),) * 3, np.array([40, 70, 90]), blend_key(seed, "main", segment))
+        pieces = pieces_of(mixture, policy, None, 0, np.zeros(3, np.int64))
+        assert [piece.blend.key for piece in pieces] == [
+            key(seed, "blend", "main", segment, number) for number in range(len(pieces))
+        ]
+        blends.append(resolve(pieces[0].blend, 0, 1024)[0])
+    assert not any(np.array_equal(a, b) for a, b in combinations(blends, 2))
+    assert all(np.array_equal(np.bincount(blend), np.bincount(blends[0])) for blend in blends)
 
 
 @given(streams(epochs=st.integers(1, 3)), st.data())

@@ -14,10 +14,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from playhead.megatron import flag_table
-from playhead.megatron.releases import RELEASES
+from playhead.megatron import releases
+from playhead.megatron.releases import RELEASES, TAKEN
 
-TARGET = Path(flag_table.__file__).with_name("flags_by_release.json")
+TARGET = Path(releases.__file__).with_name("flags_by_release.json")
 _KNOWN = {"0", "1", "3", "*", "+"}
 
 
@@ -37,7 +37,7 @@ def derive(flags: dict[str, Any]) -> dict[str, Any]:
             names = groups.setdefault((takes, first, last), [])
             if name not in names:
                 names.append(name)
-        if name in flag_table.TAKEN:
+        if name in TAKEN:
             wanted = {release: default for release, (_, default) in by_release.items() if default not in (None, False)}
             if wanted:
                 defaults[name] = wanted

@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder
     from megatron.core.tokenizers import MegatronTokenizer
 
-from playhead.megatron.job import Blend, Job
+from playhead.megatron.job import MegatronBlend, MegatronJob
 
 __all__ = ["helpers"]
 
@@ -62,7 +62,7 @@ def documents_of(lengths: Iterable[int], seed: int = 0) -> list[list[int]]:
     return [rng.integers(0, VOCAB, length).tolist() for length in lengths]
 
 
-def build(job: Job, cache_path: Path, *, full_validation: bool = False, **options: Any) -> list[Any]:
+def build(job: MegatronJob, cache_path: Path, *, full_validation: bool = False, **options: Any) -> list[Any]:
     """What megatron-core builds, or reads, for the same job."""
     start()
     data: dict[str, Any]
@@ -90,7 +90,7 @@ def build(job: Job, cache_path: Path, *, full_validation: bool = False, **option
         return BlendedMegatronDatasetBuilder(GPTDataset, list(job.sizes), lambda: True, config).build()
 
 
-def _pair(blend: Blend) -> tuple[list[str], list[float] | None]:
+def _pair(blend: MegatronBlend) -> tuple[list[str], list[float] | None]:
     return list(blend.prefixes), None if blend.weights is None else list(blend.weights)
 
 

@@ -13,23 +13,28 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from playhead.errors import DataError, PlayheadError
-from playhead.megatron.build import build_dataset, build_mixture
-from playhead.megatron.files import manifest_of
-from playhead.megatron.job import Blend, Job
-from playhead.megatron.plan import Plan, plan_job
+from playhead.megatron.build_entry import build_blend, build_dataset
+from playhead.megatron.cache_plan import CachePlan, plan_cache
+from playhead.megatron.entry_files import manifest_of
+from playhead.megatron.job import MegatronBlend as Blend
+from playhead.megatron.job import MegatronJob as Job
+from playhead.megatron.job_indexes import open_indexes
 from playhead.megatron.samples import num_samples_of, sample_dtype, sample_rows
-from playhead.megatron.survey import survey_job
+from playhead.store import all_files
 
 
-def build_ours(job: Job, cache: Path) -> Plan:
+def plan_of(job: Job) -> CachePlan:
+    return plan_cache(job, open_indexes(job, all_files(), 1))
+
+
+def build_ours(job: Job, cache: Path) -> CachePlan:
     cache.mkdir()
-    surveys = survey_job(job, 1)
-    plan = plan_job(job, surveys)
-    indexes = {prefix: survey.idx for prefix, survey in surveys.items()}
+    indexes = open_indexes(job, all_files(), 1)
+    plan = plan_cache(job, indexes)
     for entry in plan.datasets:
         build_dataset(cache, entry, indexes[entry.prefix], manifest_of(entry, indexes), lambda _: None)
-    for mixture in plan.mixtures:
-        build_mixture(cache, mixture, manifest_of(mixture, indexes), lambda _: None)
+    for blend in plan.blends:
+        build_blend(cache, blend, manifest_of(blend, indexes), lambda _: None)
     return plan
 
 
@@ -125,7 +130,7 @@ def test_several_epochs_with_a_separate_last_one_and_without(pair, tmp_path: Pat
         folder.mkdir()
         job = job_over(blend=Blend((pair[0],)), split="100", sizes=(size, 0, 0))
         check_equal(job, folder)
-        (entry,) = plan_job(job, survey_job(job, 1)).datasets
+        (entry,) = plan_of(job).datasets
         assert entry.num_epochs > 1
         separate.add(entry.separate_last)
     assert separate == {True, False}
@@ -137,7 +142,7 @@ def test_a_single_prefix_with_a_weight_is_a_blend_only_under_one_distribution(pa
     check_equal(job_over(blend=weighted, split="90,5,5"), tmp_path / "x")
     job = job_over(blends=(weighted, None, None))
     check_equal(job, tmp_path)
-    assert not plan_job(job, survey_job(job, 1)).mixtures
+    assert not plan_of(job).blends
 
 
 @pytest.mark.parametrize("option", ["fast_cache_load", "defer_npy_index_mmap"])

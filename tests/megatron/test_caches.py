@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from jobs import flags_over, write_pair
 
+from jobs import flags_over, write_pair
 from playhead import megatron
 from playhead.errors import DataError, PlayheadError, PrepareError, RecipeError
 from playhead.megatron.arguments import read_request
+from playhead.megatron.cache_report import CacheProgress
 from playhead.megatron.check_job import check_request
-from playhead.megatron.prepare_job import prepare_request
-from playhead.megatron.report import Progress
+from playhead.megatron.prepare_job import CacheOptions, prepare_request
+from playhead.store import CountingFiles, all_files
 from small_data import bytes_of
 
 
@@ -31,11 +32,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def prepare(folder: Path, *changes: str, **settings: object):
-    return prepare_request(read_request(flags_over(folder, *changes)), **settings)
+    return prepare_words(flags_over(folder, *changes), **settings)
+
+
+def prepare_words(words: list[str], *, progress=None, **options: object):
+    return prepare_request(read_request(words), all_files(), CacheOptions(**options), progress)
 
 
 def check(folder: Path, *changes: str):
-    return check_request(read_request(flags_over(folder, *changes)))
+    return check_request(read_request(flags_over(folder, *changes)), all_files())
 
 
 def states(folder: Path, *changes: str) -> set[str]:
@@ -55,7 +60,7 @@ def test_the_number_of_workers_does_not_change_a_byte(folder: Path) -> None:
     prepare(folder, workers=1)
     first = bytes_of(folder / "cache")
     shutil.rmtree(folder / "cache")
-    steps: list[Progress] = []
+    steps: list[CacheProgress] = []
     prepare(folder, workers=4, progress=steps.append)
     assert bytes_of(folder / "cache") == first
     assert {step.phase for step in steps} == {"indexes", "documents", "samples", "shuffle", "blend", "done"}
@@ -189,13 +194,30 @@ def test_fast_load_works_with_data_for_each_split(folder: Path) -> None:
     assert (found.good, found.fast_load) == (True, ())
     sequences = json.loads(counts.read_text())
     assert sequences == {str(folder / "a"): [120, 121], str(folder / "b"): [40, 41]}
-    job = read_request(["--seed=1234", *_words(arguments)]).job
+    job = read_request(["--seed=1234"], arguments).job
     slow = oracle.build(job, folder / "theirs", full_validation=True)
     fast = oracle.build(
         job, folder / "cache", full_validation=True, fast_cache_load=True, sequences_per_dataset=sequences
     )
     for mine, his in zip(fast, slow, strict=True):
         assert oracle.samples_of(mine) == oracle.samples_of(his)
+
+
+@pytest.mark.parametrize("split", ["80,10,10", "100"])
+def test_every_index_is_read_once_also_where_its_counts_are_written(folder: Path, split: str) -> None:
+    request = read_request(flags_over(folder, "--split", split))
+    sizes = [120, 40]
+    for options in ({}, {"per_dataset_sequences": folder / "counts.json"}):
+        files = CountingFiles(all_files())
+        prepare_request(request, files, CacheOptions(dry_run=not options, **options))
+        lengths = 0 if not options else 4 * sum(sizes)  # of the sequences of all splits, to cut them into samples
+        header, last_mark = 34, 8
+        assert files.counts["bytes"] == sum(2 * header + last_mark + 4 * size for size in sizes) + lengths
+        assert files.counts["stamp"] == 2 * len(sizes)
+    assert json.loads((folder / "counts.json").read_text()) == {
+        str(folder / "a"): [120, 121],
+        str(folder / "b"): [40, 41],
+    }
 
 
 @pytest.mark.parametrize(
@@ -235,14 +257,8 @@ def test_int32_data_needs_the_size_of_a_vocabulary_that_is_not_known(folder: Pat
     counts = ["--seq-length=16", "--train-samples=50", "--global-batch-size=4", "--eval-interval=5"]
     tokenizer = ["--tokenizer-type=HuggingFaceTokenizer", "--tokenizer-model=m"]
     words = [*data, *counts, *tokenizer, "--per-dataset-sequences-path=s.json"]
-    assert "--vocab-size" in check_request(read_request(words)).misread[0]
-    assert check_request(read_request([*words, "--vocab-size=128256"])).misread == ()
-
-
-def _words(arguments: dict[str, object]) -> list[str]:
-    from playhead.megatron.flags import words_of
-
-    return words_of(arguments)
+    assert "--vocab-size" in check_request(read_request(words), all_files()).misread[0]
+    assert check_request(read_request([*words, "--vocab-size=128256"]), all_files()).misread == ()
 
 
 def test_a_split_without_a_sequence_is_refused_where_megatron_would_go_round_for_ever(folder: Path) -> None:
@@ -313,7 +329,7 @@ def test_numbers_that_nothing_can_be_made_of_are_refused_and_nothing_is_written(
         place = words.index("--train-samples")
         del words[place : place + 2]
     with pytest.raises(RecipeError) as caught:
-        prepare_request(read_request(words))
+        prepare_words(words)
     assert problem in str(caught.value)
     assert not (folder / "cache").exists()
 
@@ -364,9 +380,10 @@ def test_a_cache_that_cannot_be_a_directory_is_said(folder: Path) -> None:
 LIMITED = """
 import resource, sys
 from playhead.megatron.arguments import read_request
-from playhead.megatron.prepare_job import prepare_request
+from playhead.megatron.prepare_job import CacheOptions, prepare_request
+from playhead.store import all_files
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-prepare_request(read_request(sys.argv[1:]), workers=1)
+prepare_request(read_request(sys.argv[1:]), all_files(), CacheOptions(workers=1))
 """
 
 

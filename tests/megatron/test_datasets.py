@@ -13,6 +13,7 @@ import torch
 from playhead import megatron
 from playhead.errors import DataError, RecipeError
 from playhead.megatron import tokenizing
+from playhead.store import MEMORY
 from small_data import bytes_of
 
 WORDS = ["[UNK]", "</s>", *(f"w{i}" for i in range(50))]
@@ -82,11 +83,11 @@ def test_a_large_vocabulary_makes_int32_tokens(folder: Path) -> None:
 def test_an_interrupted_run_goes_on_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, written = tokenizing.write_part, []
 
-    def write_some(part, prefix, rules) -> None:
+    def write_some(part) -> None:
         if len(written) == 3:
             raise KeyboardInterrupt
-        written.append(prefix)
-        real(part, prefix, rules)
+        written.append(part)
+        real(part)
 
     arguments = ([folder / "one.jsonl"], folder / "tokenizer.json", folder / "x")
     monkeypatch.setattr(tokenizing, "write_part", write_some)
@@ -96,6 +97,44 @@ def test_an_interrupted_run_goes_on_where_it_was(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(tokenizing, "write_part", real)
     done = megatron.tokenize(*arguments, part_bytes=300)
     assert done.reused_parts == 3
+    assert found_bytes(folder / "x") == expected_bytes(folder, ["one"], eod=False)
+
+
+def test_a_damaged_part_of_an_earlier_run_is_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizing, "merge_prefixes", lambda *_: 1 / 0)
+    arguments = ([folder / "one.jsonl"], folder / "tokenizer.json", folder / "x")
+    with pytest.raises(ZeroDivisionError):
+        megatron.tokenize(*arguments, part_bytes=300)
+    monkeypatch.undo()
+    damaged = folder / "x.parts" / "000001.idx"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    done = megatron.tokenize(*arguments, part_bytes=300)
+    assert done.reused_parts == done.num_parts - 1
+    assert found_bytes(folder / "x") == expected_bytes(folder, ["one"], eod=False)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_after_a_bad_line_finished_parts_are_kept_and_no_other_is_begun(folder: Path, workers: int) -> None:
+    lines = (folder / "one.jsonl").read_text().split("\n")
+    (folder / "one.jsonl").write_text("\n".join([*lines[:20], "{", *lines[20:]]))
+    arguments = ([folder / "one.jsonl"], folder / "tokenizer.json", folder / "x")
+    with pytest.raises(DataError, match="is not JSON"):
+        megatron.tokenize(*arguments, part_bytes=300, workers=workers)
+    num_parts = -(-(folder / "one.jsonl").stat().st_size // 300)
+    assert 0 < len(list((folder / "x.parts").glob("*.idx"))) < num_parts - 1
+    assert not (folder / "x.idx").exists()
+
+
+def test_texts_may_be_in_any_storage(folder: Path) -> None:
+    path = MEMORY.write(f"memory://{folder.name}/one.jsonl", (folder / "one.jsonl").read_bytes())
+    megatron.tokenize([path], folder / "tokenizer.json", folder / "x", part_bytes=97)
+    assert found_bytes(folder / "x") == expected_bytes(folder, ["one"], eod=False)
+
+
+@pytest.mark.parametrize("read_bytes", [1, 7, 1 << 20])
+def test_lines_are_whole_however_they_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int) -> None:
+    monkeypatch.setattr(tokenizing, "_READ_BYTES", read_bytes)
+    megatron.tokenize([folder / "one.jsonl"], folder / "tokenizer.json", folder / "x", part_bytes=97)
     assert found_bytes(folder / "x") == expected_bytes(folder, ["one"], eod=False)
 
 

@@ -9,17 +9,16 @@ import oracle
 import pytest
 
 from playhead.errors import DataError, RecipeError
-from playhead.megatron.arguments import read_request
+from playhead.megatron.arguments import read_named, read_request
 from playhead.megatron.counts import count_samples
-from playhead.megatron.flag_table import LAUNCHER, REFUSED, TAKEN, flags_of
-from playhead.megatron.flags import parse_flags, words_of
-from playhead.megatron.job import Blend, blend_of
-from playhead.megatron.releases import RELEASES, release_of
+from playhead.megatron.flags import parse_flags
+from playhead.megatron.job import MegatronBlend, blend_of
+from playhead.megatron.releases import LAUNCHER, REFUSED, RELEASES, TAKEN, flags_of, release_of
 from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer
 
 
 def counts(text: str, release: str = "0.16", iteration: int = 0) -> tuple[int | None, int | None, int | None]:
-    return count_samples(parse_flags(text.split(), release), iteration).samples
+    return count_samples(parse_flags([*text.split(), f"--at-iteration={iteration}"], release)).samples
 
 
 def test_a_whole_launch_script_is_sorted_out() -> None:
@@ -74,7 +73,7 @@ def test_a_misspelled_flag_is_refused(name: str, release: str) -> None:
 
 def test_the_table_has_every_flag_of_every_release_and_their_defaults() -> None:
     """Derived from the parsers of the releases: see derive_flags.py."""
-    assert [len(flags_of(release).takes) for release in RELEASES] == [575, 680, 735, 785, 845, 876]
+    assert [len(flags_of(release).takes) for release in RELEASES] == [578, 683, 738, 788, 848, 879]
     assert all(name in {*flags_of("0.15").takes, *flags_of("0.16").takes, *flags_of("main").takes} for name in TAKEN)
     intervals = [flags_of(release).defaults.get("eval-interval") for release in RELEASES]
     assert intervals == [1000, None, None, None, None, None]
@@ -200,10 +199,10 @@ def test_phases_make_train_the_current_one(release: str) -> None:
 
 
 def test_blends_are_read_as_megatron_reads_them() -> None:
-    assert blend_of(["a"], "x") == Blend(("a",))
-    assert blend_of(["a", "b"], "x") == Blend(("a", "b"))
-    assert blend_of(["30", " a ", "7e1", "b"], "x") == Blend(("a", "b"), (30.0, 70.0))
-    assert blend_of(["1", "a"], "x") == Blend(("a",), (1.0,))
+    assert blend_of(["a"], "x") == MegatronBlend(("a",))
+    assert blend_of(["a", "b"], "x") == MegatronBlend(("a", "b"))
+    assert blend_of(["30", " a ", "7e1", "b"], "x") == MegatronBlend(("a", "b"), (30.0, 70.0))
+    assert blend_of(["1", "a"], "x") == MegatronBlend(("a",), (1.0,))
 
 
 def test_data_may_be_listed_in_files(tmp_path: Path) -> None:
@@ -211,12 +210,12 @@ def test_data_may_be_listed_in_files(tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(json.dumps({"train": "1 a 2 b", "valid": ["c", "d"], "test": None}))
     rest = ["--seq-length=8", "--train-iters=1", "--global-batch-size=1", "--data-cache-path=c", "--eval-interval=1"]
     one = read_request(["--data-args-path", str(tmp_path / "list.txt"), "--split", "9,1,0", *rest]).job
-    assert (one.blend, one.split) == (Blend(("a", "b"), (0.2, 0.8)), "9,1,0")
+    assert (one.blend, one.split) == (MegatronBlend(("a", "b"), (0.2, 0.8)), "9,1,0")
     with pytest.raises(RecipeError, match="--data-args-path: without --split"):
         read_request(["--data-args-path", str(tmp_path / "list.txt"), *rest])
     assert read_request(["--data-path", "a", *rest]).job.split == "969, 30, 1"
     three = read_request(["--per-split-data-args-path", str(tmp_path / "split.json"), *rest]).job
-    assert three.blends == (Blend(("a", "b"), (1.0, 2.0)), Blend(("c", "d")), None)
+    assert three.blends == (MegatronBlend(("a", "b"), (1.0, 2.0)), MegatronBlend(("c", "d")), None)
     (tmp_path / "split.json").write_text("[]")
     with pytest.raises(DataError, match="is not a file of data arguments"):
         read_request(["--per-split-data-args-path", str(tmp_path / "split.json"), *rest])
@@ -249,7 +248,44 @@ def test_releases_are_known_by_name_or_by_what_is_installed() -> None:
 
 
 def test_arguments_by_name_are_the_same_as_flags() -> None:
-    named = {"data_path": ["0.3", "a"], "seq_length": 8, "bf16": True, "skip_train": False, "seed": None, "lr": 0.1}
-    assert words_of(named) == ["--data-path", "0.3", "a", "--seq-length=8", "--bf16", "--lr=0.1"]
-    with pytest.raises(RecipeError, match="seed: dict"):
-        words_of({"seed": {}})
+    named = {"data_path": [0.3, "a"], "seq_length": 8, "bf16": True, "skip_train": False, "seed": None, "lr": 0.1}
+    words = ["--data-path", "0.3", "a", "--seq-length=8", "--bf16", "--lr=0.1"]
+    assert parse_flags([], "0.16", named) == parse_flags(words, "0.16")
+    assert parse_flags(["--seq-length", "9"], "0.16", named).integer("seq-length") == 9
+    assert parse_flags([], "0.16", {"data-path": ["--a", Path("b")]}).many("data-path") == ["--a", "b"]
+    for wrong in ({}, [[1]], [True], [None]):
+        with pytest.raises(RecipeError, match=r"seed: (dict|list|bool|NoneType)"):
+            parse_flags([], "0.16", {"seed": wrong})
+
+
+def test_a_file_of_arguments_is_read_as_yaml_of_a_recipe(tmp_path: Path) -> None:
+    lines = [
+        *("seq_length: 012", "train_samples: 1e3", "seed: 1_000", "vocab_size: 0x10", "tokenizer_type: on"),
+        *("split: 1_0", "phase_transition_iterations: 12:30"),
+    ]
+    (tmp_path / "job.yaml").write_text("\n".join(lines))
+    flags = parse_flags([], "0.16", read_named(str(tmp_path / "job.yaml")))
+    numbers = [flags.integer(name) for name in ("seq-length", "train-samples", "seed", "vocab-size")]
+    assert numbers == [12, 1000, 1000, 16]
+    texts = [flags.text(name) for name in ("tokenizer-type", "split", "phase-transition-iterations")]
+    assert texts == ["on", "1_0", "12:30"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("bf16: on", "--bf16: has 1 values"),
+        ("keep_partial_validation_sequence: off", "has 1 values"),
+        ("train_samples: 1.5", "--train-samples 1.5"),
+        ("at_iteration: soon", "--at-iteration soon"),
+        ("seed: .inf", "--seed inf"),
+        ("seq_length: 8\nseq_length: 9", "given twice"),
+        ("- 3", "is not a list of arguments by name"),
+        ("seed: [", "line 1, column"),
+    ],
+)
+def test_a_line_that_means_nothing_here_is_refused(tmp_path: Path, line: str, problem: str) -> None:
+    (tmp_path / "job.yaml").write_text(line)
+    with pytest.raises(RecipeError) as caught:
+        read_request(named=read_named(str(tmp_path / "job.yaml")))
+    assert problem in str(caught.value)

@@ -11,8 +11,7 @@ import pytest
 
 from playhead.errors import RecipeError
 from playhead.megatron.arguments import read_request
-from playhead.megatron.flag_table import REFUSED, TAKEN, flags_of
-from playhead.megatron.releases import RELEASES
+from playhead.megatron.releases import REFUSED, RELEASES, TAKEN, flags_of
 
 LAUNCHER = "--nnodes 2 --nproc_per_node 4 --node_rank 1 --master_addr host --master_port 1 --rdzv-id 7 --max-restarts 0"
 NETWORK = """
@@ -108,7 +107,7 @@ def test_a_pasted_launch_script_is_taken_whole(
     parallel = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --context-parallel-size 1"
     evaluation = "--eval-interval 100 --eval-iters 5"
     words = f"{script} {tokenizer} {parallel} {evaluation}".replace("{data}", str(tmp_path / "data.txt")).split()
-    request = read_request(words, release=release)
+    request = read_request(words, {"megatron_release": release})
     assert request.job.sizes == (train, points * 5 * 64, 5 * 64)
     assert {"--nnodes", "--num-layers", "--lr", "--save"} <= set(request.ignored)
 
@@ -120,7 +119,8 @@ def test_every_flag_of_a_release_may_be_pasted_at_once(release: str) -> None:
     others = [name for name in table if name not in TAKEN and name not in REFUSED]
     words = [word for name in others for word in (f"--{name}", *["1"] * values[table[name]])]
     request = read_request(
-        [*words, *COUNTED.split(), "--data-path=web", "--train-iters=9", "--eval-interval=3"], release=release
+        [*words, *COUNTED.split(), "--data-path=web", "--train-iters=9", "--eval-interval=3"],
+        {"megatron_release": release},
     )
     assert set(request.ignored) == {f"--{name}" for name in others}
     assert len(others) > 500

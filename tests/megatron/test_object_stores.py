@@ -13,16 +13,17 @@ from urllib.request import Request, urlopen
 import numpy as np
 import oracle
 import pytest
-from jobs import flags_over, write_pair
 from megatron.core.datasets import indexed_dataset, object_storage_utils
 
+from jobs import flags_over, write_pair
 from loopback import Loopback, serving
-from playhead.errors import DataError, PrepareError
+from playhead.errors import DataError, PrepareError, StoreError
 from playhead.megatron.arguments import read_request
 from playhead.megatron.check_job import check_request
 from playhead.megatron.idx import open_idx
 from playhead.megatron.merging import merge_prefixes
-from playhead.megatron.prepare_job import prepare_request
+from playhead.megatron.prepare_job import CacheOptions, prepare_request
+from playhead.store import MEMORY, all_files
 from small_data import bytes_of
 
 URLS = ["--data-path", "0.3", "s3://bucket/data/a", "0.7", "s3://bucket/data/b"]
@@ -42,7 +43,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback
 
 
 def prepare(folder: Path, *changes: str, **settings: object):
-    return prepare_request(read_request(flags_over(folder, *URLS, *changes)), **settings)
+    return prepare_request(read_request(flags_over(folder, *URLS, *changes)), all_files(), CacheOptions(**settings))
 
 
 def files(cache: Path) -> dict[Any, bytes]:
@@ -101,13 +102,30 @@ def test_the_indexes_are_those_of_the_same_data_on_disk_and_the_key_keeps_the_ur
         assert '"dataset_path": "s3://bucket/data/' in description
 
 
+def test_data_in_memory_gives_the_arrays_of_the_same_data_on_disk(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    memory = f"memory://{tmp_path.name}"
+    for name in ("a.idx", "a.bin", "b.idx", "b.bin"):
+        MEMORY.write(f"{memory}/{name}", (tmp_path / name).read_bytes())
+    prepare(tmp_path, "--data-path", "0.3", f"{memory}/a", "0.7", f"{memory}/b")
+    prepare(tmp_path, *flags_over(tmp_path, "--data-cache-path", str(tmp_path / "local")))
+    ours, theirs = (
+        sorted(path.read_bytes() for path in (tmp_path / name).glob("*.npy")) for name in ("cache", "local")
+    )
+    assert ours == theirs
+    merge_prefixes(all_files(), [f"{memory}/a", f"{memory}/b"], str(tmp_path / "merged"))
+    assert (tmp_path / "merged.bin").read_bytes() == (tmp_path / "a.bin").read_bytes() + (
+        tmp_path / "b.bin"
+    ).read_bytes()
+
+
 def test_data_that_changes_in_the_bucket_makes_the_cache_stale(bucket: Loopback, tmp_path: Path) -> None:
     prepare(tmp_path)
-    assert check_request(read_request(flags_over(tmp_path, *URLS))).good
+    assert check_request(read_request(flags_over(tmp_path, *URLS)), all_files()).good
     oracle.write_dataset(tmp_path / "a", oracle.documents_of(np.random.default_rng(6).integers(1, 50, 120), 1))
     for name in ("a.idx", "a.bin"):
         bucket.objects[f"/bucket/data/{name}"] = (tmp_path / name).read_bytes()
-    findings = check_request(read_request(flags_over(tmp_path, *URLS))).findings
+    findings = check_request(read_request(flags_over(tmp_path, *URLS)), all_files()).findings
     assert "stale" in {finding.state for finding in findings}
 
 
@@ -123,11 +141,11 @@ def test_a_server_that_stumbles_does_not_change_a_byte(bucket: Loopback, tmp_pat
 
 @pytest.mark.parametrize("place", ["disk", "bucket"])
 def test_an_index_that_changes_while_the_cache_is_made_is_refused(bucket: Loopback, tmp_path: Path, place: str) -> None:
-    idx = open_idx("s3://bucket/data/a" if place == "bucket" else str(tmp_path / "a"))
+    idx = open_idx(all_files(), "s3://bucket/data/a" if place == "bucket" else str(tmp_path / "a"))
     other = (tmp_path / "b.idx").read_bytes()
     (tmp_path / "a.idx").write_bytes(other)
     bucket.objects["/bucket/data/a.idx"] = other
-    with pytest.raises(DataError, match=r"a\.idx: changed while it was read"):
+    with pytest.raises(StoreError, match=r"a\.idx: changed while it was read"):
         idx.lengths()
 
 
@@ -147,7 +165,7 @@ def test_an_address_that_only_megatron_can_read_is_refused(bucket: Loopback, tmp
 
 
 def test_datasets_in_a_bucket_are_merged_as_those_on_disk(bucket: Loopback, tmp_path: Path) -> None:
-    merge_prefixes([str(tmp_path / "a"), str(tmp_path / "b")], str(tmp_path / "local"))
-    merge_prefixes(["s3://bucket/data/a", str(tmp_path / "b")], str(tmp_path / "mixed"))
+    merge_prefixes(all_files(), [str(tmp_path / "a"), str(tmp_path / "b")], str(tmp_path / "local"))
+    merge_prefixes(all_files(), ["s3://bucket/data/a", str(tmp_path / "b")], str(tmp_path / "mixed"))
     for kind in ("idx", "bin"):
         assert (tmp_path / f"mixed.{kind}").read_bytes() == (tmp_path / f"local.{kind}").read_bytes()

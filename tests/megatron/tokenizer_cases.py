@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from playhead.megatron.flag_table import flags_of
+from playhead.megatron.releases import flags_of
 
 TYPES = [
     "GPT2BPETokenizer",

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import toy_format  # noqa: F401 - registers the format
 from playhead.errors import RecipeError
 from playhead.formats.registry import format_of
+from playhead.formats.rows import Fetch
 from playhead.prepare import Compiling, Progress, prepare
 from playhead.prepare.report import Event
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Evaluation, Fixed, Length, Recipe, Source
-from playhead.store import read_spans
+from playhead.store import all_files
 from small_data import all_lengths, bytes_of, recipe_over, table_of, write_jsonl, write_tar
 
 
@@ -160,11 +161,13 @@ def test_a_format_of_two_tracks_that_we_do_not_know_is_prepared_opened_and_read(
     recipe = recipe_over(tmp_path, "*.toc", drop_ids=[str(tmp_path / "bad.txt")])
     prepare(recipe, processes=True, workers=2)
     table = table_of(recipe)
-    assert set(table.index.offsets) == {"toc", "blob"}
+    assert {track.name for track in table.index.meta.tracks} == {"toc", "blob"}
     assert table.num_rows == 14
     toy = format_of(recipe.sources[0], "sources[0]").format
     order = np.arange(14)[::-1].copy()
-    samples = list(toy.read(table.locate(order, read_spans), {}))
+    files = all_files()
+    rows = table.locate(order, Fetch(files, table.index.stamps))
+    samples = list(toy.open(recipe.sources[0], files).read(rows))
     expected = [{"id": f"{i}-{j}", "blob": blob} for i, blobs in enumerate(contents) for j, blob in enumerate(blobs)]
     assert samples == [sample for sample in expected if sample["id"] != "1-2"][::-1]
     assert table.find("2-4").tolist() == [13]

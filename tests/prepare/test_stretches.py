@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.formats.contract import Chunk, Shard
+from playhead.formats.contract import Chunk
+from playhead.formats.rows import Shard
+from playhead.formats.schema import Track
 from playhead.prepare import stretches
 from playhead.prepare.stretches import Stretch, batches, cut
 
@@ -29,17 +31,17 @@ def chunks(row_sizes: list[int], cuts: set[int], tracks: tuple[str, ...] = ("jso
     bounds = np.cumsum([5, *row_sizes]).astype(np.uint64)
     found = []
     for low, high in pairwise(sorted({0, len(row_sizes), *(row for row in cuts if row < len(row_sizes))})):
-        offsets = dict.fromkeys(tracks, bounds[low:high])
-        found.append(Chunk(high - low, offsets, {track: int(bounds[high]) for track in tracks}))
+        last = high + (high == len(row_sizes))
+        found.append(Chunk(high - low, {Track(track).array("offsets"): bounds[low:last] for track in tracks}))
     return found
 
 
-def cut_up(pieces: list[Chunk]) -> list[Stretch]:
-    return list(cut(pieces, SHARD, (), 1000))
+def cut_up(pieces: list[Chunk], tracks: tuple[str, ...] = ("jsonl",)) -> list[Stretch]:
+    return list(cut(pieces, tuple(map(Track, tracks)), SHARD, (), 1000))
 
 
 def plain(found: list[Stretch]) -> list[object]:
-    return [(s.number, s.raw_row, s.num_rows, {t: b.tolist() for t, b in s.bounds.items()}) for s in found]
+    return [(s.number, s.raw_row, s.num_rows, {t: p.ranges for t, p in s.places.items()}) for s in found]
 
 
 @given(sizes, st.sets(st.integers(1, 59)), st.sets(st.integers(1, 59)))
@@ -54,7 +56,9 @@ def test_stretches_hold_every_row_once_and_keep_to_their_limits(row_sizes, cuts)
     number = 0
     for stretch in found:
         assert (stretch.number, stretch.raw_row) == (number, 1000 + number)
-        assert stretch.bounds["jsonl"].tolist() == bounds[number : number + stretch.num_rows + 1]
+        firsts, ends = stretch.places["jsonl"].ranges
+        assert [*firsts, ends[-1]] == bounds[number : number + stretch.num_rows + 1]
+        assert ends[:-1] == firsts[1:]
         size = bounds[number + stretch.num_rows] - bounds[number]
         assert stretch.num_rows <= 7
         assert size <= 100 or stretch.num_rows == 1
@@ -67,18 +71,18 @@ def test_batches_hold_every_row_once_and_keep_to_their_limits(row_sizes, num_byt
     for stretch in cut_up(chunks(row_sizes, set())):
         found = list(batches(stretch, num_bytes, num_rows))
         assert [row for low, high in found for row in range(low, high)] == [*range(stretch.num_rows)]
-        bounds = stretch.bounds["jsonl"]
+        places = stretch.places["jsonl"]
         for low, high in found:
             assert high - low <= num_rows
-            assert int(bounds[high] - bounds[low]) <= num_bytes or high == low + 1
+            assert int(places.ends[high - 1] - places.firsts[low]) <= num_bytes or high == low + 1
 
 
 def test_rows_without_tracks_are_cut_by_number_alone():
-    found = cut_up([Chunk(5), Chunk(5), Chunk(6)])
+    found = cut_up([Chunk(5), Chunk(5), Chunk(6)], ())
     assert [stretch.num_rows for stretch in found] == [7, 7, 2]
     assert [*batches(found[0], 10, 4)] == [(0, 4), (4, 7)]
 
 
 def test_two_tracks_count_together():
-    found = cut_up(chunks([20] * 6, set(), ("jsonl", "tar")))
+    found = cut_up(chunks([20] * 6, set(), ("jsonl", "tar")), ("jsonl", "tar"))
     assert [stretch.num_rows for stretch in found] == [2, 2, 2]

@@ -91,7 +91,7 @@ RULES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("lanes", [64, 1024, 4096])
+@pytest.mark.parametrize("lanes", [64, 1024, 4096, 16_384])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_micro_batches_fall_just_short_of_whole_steps(lengths: str, rule: str, lanes: int) -> None:
@@ -110,6 +110,13 @@ def test_a_window_of_more_than_4_million_draws_holds_8_steps() -> None:
     size = default_window_size(Pack(4096), 16_384, Drawn(inputs, None))
     assert size > 2**22
     assert 7.9 < size / 146 / 16_384 <= 8
+
+
+@pytest.mark.parametrize("rule", [Pack(1 << 22), Budget(1 << 22, 1 << 22), Bucket((50,), (100_000,))])
+def test_micro_batches_that_thousands_of_samples_do_not_fill_have_a_window_too(rule: Rule) -> None:
+    size = default_window_size(rule, 1, Drawn(profile_of(LENGTHS["28 each"]), None))
+    full = 100_000 if isinstance(rule, Bucket) else (1 << 22) / 28
+    assert 7.5 <= size / full <= 50
 
 
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.75, 0.25)])

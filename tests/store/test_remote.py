@@ -7,15 +7,17 @@ import pickle
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 
 import pytest
 
 from loopback import Loopback, serving
-from playhead.errors import DataError
-from playhead.store import list_files, open_file, stamp, stream
-from playhead.store.remote import MOST_BYTES, RemoteFile, list_remote, open_remote
+from playhead.errors import DataError, PlayheadError, StoreError
+from playhead.store import Ranges, RemoteFiles, SchemeFiles, list_files, open_file
+from playhead.store.remote import MOST_BYTES, list_remote
 
+FILES = RemoteFiles()
 DATA = bytes(range(256)) * 400
 KEYS = ["d/part-0.jsonl", "d/part-1.jsonl", "d/part-2.jsonl", "d/e/part-3.jsonl", "d/.hidden", "f.txt", "d[1].txt"]
 
@@ -37,63 +39,71 @@ def big(request: pytest.FixtureRequest, server: Loopback) -> str:
     return "s3://bucket/big" if request.param == "s3" else f"{server.address}/bucket/big"
 
 
-def problem(url: str) -> DataError:
-    with pytest.raises(DataError) as caught:
-        open_remote(url).read(0, 100)
-    assert caught.value.problem.startswith(url)
+def problem(url: str, kind: type[PlayheadError] = StoreError) -> PlayheadError:
+    with pytest.raises(kind) as caught:
+        open_file(FILES, url).read(0, 100)
+    assert caught.value.problem.startswith(url.partition("?")[0])
     return caught.value
 
 
-def test_ranges_are_read_as_of_a_local_file(big: str) -> None:
-    with open_file(big) as file:
-        assert (file.path, file.size) == (big, len(DATA))
-        assert file.read(10, 5) == DATA[10:15]
-        assert file.read(len(DATA) - 2, 10) == DATA[-2:]
-        assert file.read(len(DATA) + 5, 10) == b""
-        assert file.read(3, 0) == b""
-        assert b"".join(stream(file, 1000)) == DATA
+def test_objects_are_read_as_local_files_are(big: str) -> None:
+    file = open_file(FILES, big)
+    assert (file.path, file.size) == (big, len(DATA))
+    assert file.read(len(DATA) - 2, 10) == DATA[-2:]
+    assert file.read(len(DATA) + 5, 10) == b""
+    assert b"".join(file.pieces(10_000)) == DATA
 
 
 def test_a_large_range_is_read_in_requests_that_no_time_out_can_reach(server: Loopback) -> None:
     server.objects["/bucket/large"] = large = os.urandom(2 * MOST_BYTES + 7)
-    file = open_remote("s3://bucket/large")
+    file = open_file(FILES, "s3://bucket/large")
     server.requests.clear()
     assert file.read(1, len(large)) == large[1:]
     assert len(server.requests) == 3
+    buffer = memoryview(bytearray(len(large)))
+    FILES.read(file.path, file.stamp, Ranges([0], [len(large)]), [buffer])
+    assert buffer == large
+    assert len(server.requests) == 6
+
+
+def test_a_stamped_object_is_read_in_a_request_for_each_range_that_is_not_empty(server: Loopback) -> None:
+    stamp = FILES.stamp("s3://bucket/big")
+    server.requests.clear()
+    FILES.read("s3://bucket/big", stamp, Ranges([5, 3, 900], [5, 10, 1000]))
+    assert server.requests == ["GET /bucket/big bytes=3-9", "GET /bucket/big bytes=900-999"]
 
 
 def test_odd_names_and_empty_objects_are_read(server: Loopback) -> None:
-    assert open_remote("s3://bucket/a b%20ü").read(0, 9) == b"odd"
-    assert open_remote(f"{server.address}/bucket/a%20b%2520%C3%BC").read(0, 9) == b"odd"
-    assert open_remote("s3://bucket/empty").read(0, 9) == b""
+    assert open_file(FILES, "s3://bucket/a b%20ü").read(0, 9) == b"odd"
+    assert open_file(FILES, f"{server.address}/bucket/a%20b%2520%C3%BC").read(0, 9) == b"odd"
+    assert open_file(FILES, "s3://bucket/empty").read(0, 9) == b""
+    odd = f"{server.address}/bucket/d%5B1%5D.txt"
+    assert FILES.list(odd) == [odd]
+    assert open_file(FILES, odd).read(0, 9) == b"row\n"
 
 
-def test_a_stamp_tells_one_content_from_another(big: str, server: Loopback) -> None:
-    before = stamp(big)
-    assert before == stamp(big)
-    server.objects["/bucket/big"] = DATA[::-1]
-    assert stamp(big).size == before.size
-    assert stamp(big) != before
-
-
-def test_an_object_that_changed_since_it_was_opened_is_refused(big: str, server: Loopback) -> None:
-    file = open_remote(big)
-    server.objects["/bucket/big"] = DATA[::-1]
-    with pytest.raises(DataError, match="changed while it was read"):
-        file.read(0, 10)
+@pytest.mark.parametrize("new", [DATA[::-1], DATA + b"x", DATA[:50]], ids=["other", "longer", "shorter"])
+def test_an_object_that_changed_since_it_was_stamped_is_refused(big: str, server: Loopback, new: bytes) -> None:
+    file = open_file(FILES, big)
+    server.objects["/bucket/big"] = new
+    assert FILES.stamp(big) != file.stamp
+    for first in (0, 1000):
+        with pytest.raises(StoreError, match="changed since it was indexed") as caught:
+            file.read(first, 10)
+        assert f"{len(new):,} bytes" in str(caught.value.found)
 
 
 def test_objects_are_listed_under_a_prefix_and_by_pattern_over_several_pages(server: Loopback) -> None:
     expected = [f"s3://bucket/d/{name}" for name in (".hidden", *(f"part-{i}.jsonl" for i in range(3)))]
     assert [url for url in list_remote("s3://bucket/d/") if "/e/" not in url] == expected
     assert len(list_remote("s3://bucket")) == len(server.objects)
-    assert list_files(["s3://bucket/d/*.jsonl"]) == expected[1:]
-    assert list_files(["s3://bucket/**/part-[13].jsonl", "s3://bucket/f.txt"]) == [
+    assert list_files(SchemeFiles(), ["s3://bucket/d/*.jsonl"]) == expected[1:]
+    assert list_files(SchemeFiles(), ["s3://bucket/**/part-[13].jsonl", "s3://bucket/f.txt"]) == [
         "s3://bucket/d/e/part-3.jsonl",
         "s3://bucket/d/part-1.jsonl",
         "s3://bucket/f.txt",
     ]
-    assert list_files(["s3://bucket/d[1].txt"]) == ["s3://bucket/d[1].txt"]
+    assert list_files(SchemeFiles(), ["s3://bucket/d[1].txt"]) == ["s3://bucket/d[1].txt"]
 
 
 def test_a_pattern_in_vain_an_object_listed_twice_and_a_web_listing_are_refused(server: Loopback) -> None:
@@ -104,18 +114,18 @@ def test_a_pattern_in_vain_an_object_listed_twice_and_a_web_listing_are_refused(
         ([f"{server.address}/bucket/*"], "a web server lists nothing"),
     ]:
         with pytest.raises(DataError, match=words):
-            list_files(patterns)
+            list_files(SchemeFiles(), patterns)
 
 
 @pytest.mark.parametrize("statuses", [[500], [503, 500], [200, 429]])
 def test_a_server_that_recovers_is_asked_again(big: str, server: Loopback, statuses: list[int]) -> None:
     server.statuses[:] = statuses
-    assert open_remote(big).read(0, 100) == DATA[:100]
+    assert open_file(FILES, big).read(0, 100) == DATA[:100]
     assert server.statuses == []
 
 
 def test_a_body_cut_short_is_asked_for_from_there_on(big: str, server: Loopback) -> None:
-    file = open_remote(big)
+    file = open_file(FILES, big)
     server.cuts[:] = [4000, 1]
     assert file.read(0, len(DATA)) == DATA
     assert server.cuts == []
@@ -129,8 +139,8 @@ def test_a_server_that_does_not_recover_is_given_up(
     monkeypatch.setattr(remote, "_MOST_RETRIES", 2)
     remote._client.cache_clear()
     server.statuses[:] = [500] * 50
-    letter = problem(big)
-    assert "500 Internal Server Error" in str(letter)
+    error = problem(big)
+    assert "500 Internal Server Error" in str(error)
     assert len(server.statuses) == 47
     server.statuses.clear()
     server.cuts[:] = [10] * 50
@@ -141,26 +151,27 @@ def test_a_server_that_does_not_recover_is_given_up(
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refusal_says_which_environment_variables_are_looked_at(server: Loopback, status: int) -> None:
     server.statuses[:] = [status]
-    letter = problem("s3://bucket/big")
-    assert "you may not read it" in letter.problem
-    assert "AWS_ACCESS_KEY_ID" in str(letter.expected)
+    error = problem("s3://bucket/big")
+    assert "you may not read it" in error.problem
+    assert "AWS_ACCESS_KEY_ID" in str(error.expected)
     server.statuses[:] = [status]
     assert problem(f"{server.address}/bucket/big").expected == "a public address"
 
 
 def test_missing_credentials_are_said(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_SKIP_SIGNATURE")
+    for name in ("AWS_SKIP_SIGNATURE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.address)  # where a machine in the cloud asks who it is
-    letter = problem("s3://bucket/big")
-    assert "no credentials" in letter.problem
-    assert "AWS_SECRET_ACCESS_KEY" in str(letter.expected)
+    error = problem("s3://bucket/big")
+    assert "no credentials" in error.problem
+    assert "AWS_SECRET_ACCESS_KEY" in str(error.expected)
     for name in [name for name in os.environ if name.startswith("AZURE_")]:
         monkeypatch.delenv(name)
     assert "AZURE_STORAGE_ACCOUNT_NAME" in str(problem("az://container/key").expected)
 
 
 def test_what_is_missing_is_said(big: str) -> None:
-    assert problem(f"{big}-not").problem == f"{big}-not: no such object"
+    assert problem(f"{big}-not", DataError).problem == f"{big}-not: no such object"
 
 
 def test_a_server_without_ranges_is_said(server: Loopback) -> None:
@@ -172,9 +183,9 @@ def test_a_store_out_of_reach_is_said(server: Loopback, monkeypatch: pytest.Monk
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
-        letter = problem("s3://bucket/big")
-    assert "cannot be reached" in letter.problem
-    assert "AWS_ENDPOINT_URL" in str(letter.fix)
+        error = problem("s3://bucket/big")
+    assert "cannot be reached" in error.problem
+    assert "AWS_ENDPOINT_URL" in str(error.fix)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     assert "AWS_ALLOW_HTTP=true" in str(problem("s3://bucket/big").fix)
@@ -186,15 +197,19 @@ def test_a_store_out_of_reach_is_said(server: Loopback, monkeypatch: pytest.Monk
         ("ftp://host/file", "no store for ftp://"),
         ("msc://profile/file", "Multi-Storage Client"),
         ("s3:///file", "names no bucket"),
-        ("https://host/file?signature=1", "with a query"),
+        ("https://host/file?signature=secret", "with a query"),
+        ("https://host?signature=secret", "with a query"),
+        ("ftp://host/file?signature=secret", "no store for ftp://"),
     ],
 )
 def test_addresses_that_cannot_be_asked_are_refused(url: str, words: str) -> None:
-    assert words in problem(url).problem
+    error = problem(url, DataError)
+    assert words in error.problem
+    assert "secret" not in str(error)
 
 
 def test_an_open_object_travels_to_another_process(server: Loopback) -> None:
-    file = open_remote("s3://bucket/big")
+    file = open_file(FILES, "s3://bucket/big")
     program = "import pickle, sys; print(len(pickle.load(sys.stdin.buffer).read(0, 1 << 20)))"
     done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(file), capture_output=True, check=True)
     assert int(done.stdout) == len(DATA)
@@ -202,8 +217,8 @@ def test_an_open_object_travels_to_another_process(server: Loopback) -> None:
 
 FORK = """
 import os, sys
-from playhead.store.remote import open_remote
-file = open_remote(sys.argv[1])
+from playhead.store import SchemeFiles, open_file
+file = open_file(SchemeFiles(), sys.argv[1])
 if child := os.fork():
     os.waitpid(child, 0)
     sys.exit()
@@ -222,10 +237,52 @@ def test_a_fork_is_refused_where_it_would_wait_for_ever(server: Loopback) -> Non
 
 
 def test_stores_are_loaded_only_when_used() -> None:
-    program = "import sys, playhead.store, playhead.megatron.idx; print(*sys.modules)"
+    program = "import sys, playhead.testing; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "obstore" not in done.stdout.split()
 
 
-def test_a_remote_file_is_a_value() -> None:
-    assert RemoteFile("s3://a/b", 3, 7) == RemoteFile("s3://a/b", 3, 7)
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (400, StoreError, "cannot be read"),
+        (401, StoreError, "you may not read it"),
+        (403, StoreError, "you may not read it"),
+        (404, DataError, "no such object"),
+    ],
+)
+def test_a_listing_that_is_refused_is_an_error_without_the_query(
+    server: Loopback, status: int, kind: type[PlayheadError], words: str
+) -> None:
+    server.statuses[:] = [status]
+    with pytest.raises(kind, match=words) as caught:
+        FILES.list("s3://bucket/d/*")
+    assert "list-type" in server.requests[-1]
+    assert "list-type" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_file_that_was_stamped_and_is_gone_is_a_store_error(big: str, server: Loopback) -> None:
+    file = open_file(FILES, big)
+    del server.objects["/bucket/big"]
+    with pytest.raises(StoreError, match="no such file"):
+        file.read(0, 10)
+
+
+def test_an_answer_that_is_too_short_is_a_store_error(big: str, server: Loopback) -> None:
+    file = open_file(FILES, big)
+    server.shortened = 3
+    with pytest.raises(StoreError, match=big):
+        file.read(0, 10)
+
+
+def test_a_server_that_never_answers_is_a_store_error(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    from playhead.store import remote
+
+    file = open_file(FILES, f"{server.address}/bucket/big")
+    monkeypatch.setattr(remote, "_MOST_RETRIES", 0)
+    monkeypatch.setattr(remote, "_REQUEST_SECONDS", 1)
+    remote._client.cache_clear()
+    server.silent_seconds = 3
+    with pytest.raises(StoreError, match="cannot be reached"):
+        file.read(0, 10)
+    remote._client.cache_clear()

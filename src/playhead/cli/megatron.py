@@ -26,11 +26,10 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def _request(context: typer.Context, config: Path | None, **own: Any) -> Any:
     """The request of a job: flags and options as given, after those of the file, which they replace."""
-    from playhead.megatron.settings import read_settings, request_of
+    from playhead.megatron.arguments import read_named, read_request
 
-    named = {} if config is None else read_settings(config)
-    given = {name: value for name, value in own.items() if value}
-    return request_of({**named, **given}, context.args)
+    named = {} if config is None else read_named(str(config))
+    return read_request(context.args, {**named, **{name: value for name, value in own.items() if value}})
 
 
 @app.command("prepare-cache", context_settings=_JOB)
@@ -52,19 +51,17 @@ def prepare_cache(
 
     Give the training job's own flags as they are: all those of a launch script may be pasted.
     """
-    from playhead.cli.megatron_view import building, print_cache, print_effort
-    from playhead.megatron.prepare_job import prepare_request
-    from playhead.megatron.sequences import write_sequences
-    from playhead.megatron.survey import survey_job
+    from playhead.cli.megatron_view import building, print_cache, print_estimate
+    from playhead.megatron.prepare_job import CacheOptions, prepare_request
+    from playhead.store import all_files
 
     own = {"megatron_release": megatron_release, "like": like, "at_iteration": at_iteration}
     request = _request(context, config, **own, keep_partial_validation_sequence=keep_partial)
-    settings: dict[str, Any] = {"workers": workers, "memory_mb": memory, "force": force}
+    options = CacheOptions(
+        workers=workers, memory_mb=memory, dry_run=dry_run, force=force, per_dataset_sequences=per_dataset_sequences
+    )
     with building() as progress:
-        report = prepare_request(request, dry_run=dry_run, progress=progress, announce=print_effort, **settings)
-    if per_dataset_sequences is not None and not dry_run:
-        indexes = [survey.idx for survey in survey_job(request.job, 1).values()]
-        write_sequences(per_dataset_sequences, indexes, request.vocab_size)
+        report = prepare_request(request, all_files(), options, progress, announce=print_estimate)
     print_cache(report, as_json=as_json)
 
 
@@ -85,10 +82,11 @@ def check_cache(
     """
     from playhead.cli.megatron_view import print_check
     from playhead.megatron.check_job import check_request
+    from playhead.store import all_files
 
     own = {"megatron_release": megatron_release, "like": like, "at_iteration": at_iteration}
     request = _request(context, config, **own, keep_partial_validation_sequence=keep_partial)
-    report = check_request(request, workers or 1)
+    report = check_request(request, all_files(), workers)
     print_check(report, asked_fast=request.fast_load, as_json=as_json)
     if not report.good or report.misread or (request.fast_load and report.fast_load):
         raise typer.Exit(1)
@@ -96,7 +94,7 @@ def check_cache(
 
 @app.command("tokenize")
 def tokenize(
-    files: Annotated[list[Path], typer.Argument(help="Files of JSON lines.")],
+    paths: Annotated[list[str], typer.Argument(metavar="FILES...", help="Files of JSON lines.")],
     tokenizer: Annotated[Path, typer.Option(help="A tokenizer.json.")],
     out: Annotated[str, typer.Option(help="The prefix of the .bin and .idx to write.")],
     key: Annotated[str, typer.Option(help="The field that holds the text.")] = "text",
@@ -107,11 +105,11 @@ def tokenize(
 ) -> None:
     """Tokenize JSON lines into a Megatron dataset, each line a document, in order. Goes on where it was interrupted."""
     from playhead.cli.megatron_view import print_tokenized, tokenizing
-    from playhead.megatron.tokenizing import tokenize_files
+    from playhead.megatron import tokenize as tokenize_files
 
     with tokenizing() as progress:
         done = tokenize_files(
-            list(files),
+            paths,
             tokenizer,
             out,
             key=key,
@@ -131,6 +129,6 @@ def merge(
 ) -> None:
     """Join Megatron datasets into one."""
     from playhead.cli.megatron_view import print_written
-    from playhead.megatron.merging import merge_prefixes
+    from playhead.megatron import merge as merge_datasets
 
-    print_written(merge_prefixes(prefixes, out), as_json=as_json)
+    print_written(merge_datasets(prefixes, out), as_json=as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import get_ident
 
 import msgspec
 from rich.console import Console
@@ -12,9 +11,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from playhead.cli.screen import console, count, grid, labelled, print_json
-from playhead.megatron.merging import Written
-from playhead.megatron.report import CacheReport, CheckReport
-from playhead.megatron.report import Progress as Step
+from playhead.megatron.cache_report import CacheProgress, CacheReport, CheckReport
+from playhead.megatron.merging import WrittenDataset
 from playhead.megatron.tokenizing import Tokenized
 
 _SPLITS = ("train", "valid", "test")
@@ -26,14 +24,14 @@ def _bars(screen: Console) -> Progress:
 
 
 @contextmanager
-def building() -> Iterator[Callable[[Step], None]]:
-    """A bar for each phase, on a terminal; nothing in a pipe. A phase is done when its thread begins the next."""
+def building() -> Iterator[Callable[[CacheProgress], None]]:
+    """A bar for each phase, on a terminal; nothing in a pipe. A phase is done when its entry begins the next."""
     with _bars(console(stderr=True)) as bars:
         tasks: dict[str, TaskID] = {}
-        under_way: dict[int, str] = {}
+        under_way: dict[str, str] = {}
 
-        def show(step: Step) -> None:
-            before = under_way.pop(get_ident(), None)
+        def show(step: CacheProgress) -> None:
+            before = under_way.pop(step.name, None)
             if before is not None:
                 bars.advance(tasks[before])
             if step.phase == "done":
@@ -43,7 +41,7 @@ def building() -> Iterator[Callable[[Step], None]]:
             if step.phase == "indexes":
                 bars.advance(tasks[step.phase])
             else:
-                under_way[get_ident()] = step.phase
+                under_way[step.name] = step.phase
 
         yield show
 
@@ -55,14 +53,14 @@ def tokenizing() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def print_effort(report: CacheReport) -> None:
+def print_estimate(report: CacheReport) -> None:
     """What it will take, before it starts; on a terminal only."""
     screen = console(stderr=True)
     if screen.is_terminal:
-        screen.print(_effort(report))
+        screen.print(_estimate(report))
 
 
-def _effort(report: CacheReport) -> str:
+def _estimate(report: CacheReport) -> str:
     workers = count(report.workers, "worker")
     return (
         f"{decimal(report.num_bytes)} on disk, {decimal(report.memory_bytes)} of memory with {workers}, "
@@ -92,7 +90,7 @@ def print_cache(report: CacheReport, *, as_json: bool) -> None:
     if report.ignored:
         labelled(screen, "ignored", " ".join(report.ignored))
     if report.dry_run:
-        labelled(screen, "to do", _effort(report))
+        labelled(screen, "to do", _estimate(report))
         screen.print("a dry run: nothing was written")
     elif not report.num_bytes:
         screen.print("nothing changed")
@@ -132,7 +130,7 @@ def print_tokenized(done: Tokenized, *, as_json: bool) -> None:
     console().print(f"{decimal(done.num_bytes)} in {done.seconds:.1f} s, {rate:,.0f} tokens/s{reused}")
 
 
-def print_written(written: Written, *, as_json: bool) -> None:
+def print_written(written: WrittenDataset, *, as_json: bool) -> None:
     if as_json:
         print_json(msgspec.to_builtins(written))
         return

@@ -58,9 +58,9 @@ class Meter:
         self._batches += 1
         self._steps += batch.is_last_in_step
         self._samples += batch.num_samples
-        work = batch.task.work
-        if work.lengths is not None and not batch.idle:
-            self._length[self._units[work.stream]] += int(work.lengths.sum())
+        request = batch.task.work.request
+        if request.lengths is not None and not batch.idle:
+            self._length[self._units[request.stream]] += int(request.lengths.sum())
         now = self._clock()
         if self._first is None:
             self._first = (now, self.counts())

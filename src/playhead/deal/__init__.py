@@ -4,6 +4,24 @@ In: lanes, rank and world size. Out: the lanes of a rank. The one look at torch,
 """
 
 from playhead.deal.identity import Identity, identify
-from playhead.deal.lanes import check_world, lanes_of_rank, worlds_that_fit
+from playhead.deal.lanes import (
+    after_lane,
+    check_world,
+    lanes_left,
+    lanes_of_rank,
+    lanes_per_rank,
+    num_done,
+    worlds_that_fit,
+)
 
-__all__ = ["Identity", "check_world", "identify", "lanes_of_rank", "worlds_that_fit"]
+__all__ = [
+    "Identity",
+    "after_lane",
+    "check_world",
+    "identify",
+    "lanes_left",
+    "lanes_of_rank",
+    "lanes_per_rank",
+    "num_done",
+    "worlds_that_fit",
+]

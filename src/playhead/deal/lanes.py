@@ -1,4 +1,4 @@
-"""Lanes dealt to ranks."""
+"""Lanes dealt to ranks: the only arithmetic on lanes, ranks and world sizes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,34 @@ def lanes_of_rank(rank: int, world_size: int, lanes: int) -> range:
     """
     check_world(rank, world_size, lanes)
     return range(rank, lanes, world_size)
+
+
+def lanes_per_rank(lanes: int, world_size: int) -> int:
+    """How many micro-batches of a step each rank takes."""
+    return lanes // world_size
+
+
+def lanes_left(rank: int, world_size: int, lanes_done: int) -> slice:
+    """The lanes that a rank still takes of a step of which all ranks together have done the first `lanes_done`.
+
+    Law: they are the rank's lanes from `lanes_done` on; where none are done, all of them. A slice, for the lanes of a
+    step are known only with the step.
+    """
+    return slice(lanes_done + rank, None, world_size)
+
+
+def after_lane(lane: int, rank: int, world_size: int, lanes: int) -> tuple[int, bool]:
+    """The lanes done once every rank has delivered as much as this one up to `lane`, and whether the step is over.
+
+    Law: every rank gets the same answers in the same order, and only the last says that the step is over.
+    """
+    lanes_done = lane - rank + world_size
+    return lanes_done, lanes_done == lanes
+
+
+def num_done(lanes: range, lanes_done: int) -> int:
+    """How many of some lanes of a step (those of a sub-stream) are among its first `lanes_done`."""
+    return len(range(lanes_done)[lanes.start : lanes.stop : lanes.step])
 
 
 def worlds_that_fit(lanes: int, lanes_done: int = 0) -> list[int]:

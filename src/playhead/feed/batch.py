@@ -46,11 +46,11 @@ class Batch(Mapping[str, Any]):
 
     @property
     def step(self) -> int:
-        return self.task.work.step
+        return self.task.work.request.step
 
     @property
     def lane(self) -> int:
-        return self.task.work.lane
+        return self.task.work.request.lane
 
     @property
     def idle(self) -> bool:
@@ -62,15 +62,15 @@ class Batch(Mapping[str, Any]):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple([self._source_names[i] for i in self.task.work.picks.source.tolist()])
+        return tuple([self._source_names[i] for i in self.task.work.request.picks.source.tolist()])
 
     @property
     def epochs(self) -> IntArray:
-        return self.task.work.picks.epoch
+        return self.task.work.request.picks.epoch
 
     @property
     def rows(self) -> IntArray:
-        return self.task.work.picks.row
+        return self.task.work.request.picks.row
 
     def __repr__(self) -> str:
         fields = f"fields: {', '.join(self.data) or 'none'}"
@@ -131,7 +131,7 @@ def _applied(value: Any, method: str, function: Callable[[Any], Any]) -> Any:
 def batch_of(
     task: Task, data: dict[str, Any], source_names: tuple[str, ...], incidents: Sequence[Incident] = ()
 ) -> Batch:
-    work = task.work
+    request = task.work.request
     num_empty = sum(incident.substitute is None for incident in incidents) if incidents else 0
-    num_empty += sum(row is None for row in work.known.values()) if work.known else 0
-    return Batch(data, 0 if work.idle else len(work.picks) - num_empty, task, source_names)
+    num_empty += sum(row is None for row in request.known.values()) if request.known else 0
+    return Batch(data, 0 if task.work.idle else len(request.picks) - num_empty, task, source_names)

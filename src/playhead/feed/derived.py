@@ -1,4 +1,4 @@
-"""Samples and length of each source, worked out from the plan where there are too many sources to count in a state.
+"""Totals by source. Where there are too many sources to count in a state, they are worked out from the plan.
 
 A source is walked in its own order, so what a round has drawn of it before a window is a span of its draws.
 """
@@ -7,14 +7,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from playhead.deal import num_done
 from playhead.feed.state import Position
+from playhead.feed.totals import Totals
 from playhead.order.source_order import rows_between
 from playhead.plan.plan import Plan
 from playhead.plan.rules import planned_lengths
 from playhead.plan.segments import Stream, draws_before, segment_at
+from playhead.recipe.values import SUM_NAME
 from playhead.types import IntArray
 
 _ROWS_AT_A_TIME = 1 << 20
+
+
+def totals_of(plan: Plan, position: Position) -> dict[str, Totals]:
+    """Samples, length and padding delivered up to a position, under "all" and by source."""
+    counts = position.totals
+    names = [name for stream in plan.streams for name in stream.source_names]
+    rows: list[tuple[str, int, int, int | None]]
+    if len(counts) == len(names):
+        rows = [(name, *row) for name, row in zip(names, counts.tolist(), strict=True)]
+    else:
+        rows = [(*found, None) for found in by_source(plan, position)]
+    totals: dict[str, Totals] = {}
+    for name, samples, length, padding in rows:  # a source has a row for each of its parts
+        known = totals.get(name, Totals(0, 0, 0))
+        more = None if padding is None or known.padding is None else known.padding + padding
+        totals[name] = Totals(known.samples + samples, known.length + length, more)
+    return totals | {SUM_NAME: Totals(*counts.sum(axis=0).tolist())}
 
 
 def by_source(plan: Plan, position: Position) -> list[tuple[str, int, int]]:
@@ -26,7 +46,7 @@ def by_source(plan: Plan, position: Position) -> list[tuple[str, int, int]]:
         done = place.step * segment_at(stream, place.window).lanes
         part = parts.get(i)
         if part is not None and part.place is not None:
-            done += len(range(position.lanes_done)[part.lanes.start :: part.lanes.step])
+            done += num_done(part.lanes, position.lanes_done)
         samples, lengths = _in_window(plan, i, place.window, done)
         for source, name in enumerate(stream.source_names):
             spans = [(int(first[source]), int(end[source])) for first, end in before]

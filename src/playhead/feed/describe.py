@@ -13,10 +13,11 @@ Streams = list[list[tuple[Leaf, Table]]]
 
 def describe(work: Work, streams: Streams) -> str:
     """The step and lane, and the rows and files of the first samples."""
-    picks = list(zip(work.picks.source.tolist(), work.picks.row.tolist(), strict=True))
+    asked = work.request
+    picks = list(zip(asked.picks.source.tolist(), asked.picks.row.tolist(), strict=True))
     found = []
     for source, row in picks[:_SHOWN]:
-        leaf, table = streams[work.stream][source]
+        leaf, table = streams[asked.stream][source]
         found.append(f"{leaf.source.name} row {row:,} ({table.place(row)})")
     more = f", and {len(picks) - _SHOWN:,} more" if len(picks) > _SHOWN else ""
-    return f"step {work.step:,}, lane {work.lane}: {', '.join(found)}{more}"
+    return f"step {asked.step:,}, lane {asked.lane}: {', '.join(found)}{more}"

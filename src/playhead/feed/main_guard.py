@@ -7,20 +7,21 @@ import os
 
 from playhead.errors import WorkerError
 
+PATIENCE_SECONDS = 2.0  # how long a worker that is about to end is waited for
 _NO_MAIN_GUARD = 113  # the exit code of a worker whose start ran the script that starts workers
 
 
 def refuse_in_bootstrap() -> None:
     """End a worker process that, while it imports the user's script, is about to start workers of its own.
 
-    It ends without a word: its owner sees the exit code and explains.
+    It exits silently: its owner sees the exit code and raises the error.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         os._exit(_NO_MAIN_GUARD)
 
 
 def without_main_guard(exit_code: int | None) -> WorkerError | None:
-    """What to say of a worker that ended so; None for any other end."""
+    """The error for a worker that exited like this; None for any other exit code."""
     if exit_code != _NO_MAIN_GUARD:
         return None
     return WorkerError(

@@ -1,60 +1,86 @@
-"""Work done ahead, results in order: here, in threads, or in processes.
-
-A pool takes work with `submit` and gives results back with `result`, first in, first out.
-"""
+"""Work done ahead, results in order: here or in threads (workers as processes are in a file of their own)."""
 
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Protocol
 
-from playhead.feed.produce import Blueprint, Produced
-from playhead.feed.tasks import Work
+from playhead.feed.produce import Blueprint, Produced, Producer
+from playhead.feed.tasks import Task, Work
+
+Results = Generator[tuple[Task, Produced], None, None]
 
 
 class Pool(Protocol):
-    def submit(self, work: Work) -> None:
-        """Take work; never blocks for long."""
+    """Whoever makes micro-batches. It serves one iteration at a time."""
 
-    def result(self) -> Produced:
-        """The result of the oldest work that has not been given back."""
+    def results(self, tasks: Iterator[Task]) -> Results:
+        """Every task with what was made of it, in order. How many tasks are taken ahead is the pool's own matter.
+
+        Closing the generator drops what is under way.
+        """
 
     def close(self) -> None:
-        """Drop what is under way and leave nothing behind."""
+        """End the workers, between iterations. The next `results` starts new ones."""
 
 
 class Inline:
     """No workers: work is done when its result is asked for."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        self._producer = blueprint.build()
-        self._waiting: deque[Work] = deque()
+        self._blueprint = blueprint
+        self._producer: Producer | None = None
 
-    def submit(self, work: Work) -> None:
-        self._waiting.append(work)
-
-    def result(self) -> Produced:
-        return self._producer(self._waiting.popleft())
+    def results(self, tasks: Iterator[Task]) -> Results:
+        producer = self._producer = self._producer or self._blueprint.build()
+        for task in tasks:
+            yield task, producer(task.work)
 
     def close(self) -> None:
-        self._waiting.clear()
+        self._producer = None
 
 
 class Threads:
     """Workers as threads that share one producer: right for maps that wait or let go of the interpreter lock."""
 
-    def __init__(self, blueprint: Blueprint, workers: int) -> None:
-        self._producer = blueprint.build()
-        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="playhead")
-        self._waiting: deque[Future[Produced]] = deque()
+    def __init__(self, blueprint: Blueprint, workers: int, lookahead: int) -> None:
+        self._blueprint = blueprint
+        self._workers, self._depth = workers, workers * lookahead
+        self._executor: ThreadPoolExecutor | None = None
+        self._producer: Producer | None = None
 
-    def submit(self, work: Work) -> None:
-        self._waiting.append(self._executor.submit(self._producer, work))
-
-    def result(self) -> Produced:
-        return self._waiting.popleft().result()
+    def results(self, tasks: Iterator[Task]) -> Results:
+        producer = self._producer = self._producer or self._blueprint.build()
+        executor = self._executor = self._executor or ThreadPoolExecutor(self._workers, thread_name_prefix="playhead")
+        return ahead(tasks, self._depth, lambda work: executor.submit(producer, work).result, self.close)
 
     def close(self) -> None:
-        self._executor.shutdown(wait=True, cancel_futures=True)
-        self._waiting.clear()
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor = self._producer = None
+
+
+def ahead(
+    tasks: Iterator[Task],
+    depth: int,
+    submit: Callable[[Work], Callable[[], Produced]],
+    leave: Callable[[], None],
+) -> Results:
+    """The tasks with their results, in order, while `depth` of them are under way.
+
+    `submit` begins work and returns what waits for its result. `leave` is called where the end is not reached.
+    """
+    waiting: deque[tuple[Task, Callable[[], Produced]]] = deque()
+    try:
+        waiting.extend((task, submit(task.work)) for task in islice(tasks, depth))
+        while waiting:
+            task, result = waiting.popleft()
+            produced = result()
+            waiting.extend((task, submit(task.work)) for task in islice(tasks, 1))
+            yield task, produced
+    except BaseException:
+        leave()
+        raise

@@ -54,7 +54,11 @@ class Blueprint:
         maps = [[leaf.source.map for leaf in leaves] for leaves in leaves_by_stream(recipe, self.split)]
         options = [recipe.map, recipe.collate, recipe.decode, recipe.fields, recipe.sequence, recipe.sequence_rate]
         padding = [recipe.pad_to, recipe.pad_batch, recipe.pad_values, recipe.on_length_mismatch]
-        return digest([given, maps, options, padding, recipe.dtypes])[:16]
+        decided = [given, maps, options, padding, recipe.dtypes]
+        read = [leaf.source.options for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
+        if recipe.media is not True or any(read):
+            decided.append([recipe.media, read])
+        return digest(decided)[:16]
 
     def check_picklable(self) -> None:
         """Refuse a function that cannot travel, before any worker starts."""
@@ -76,7 +80,7 @@ class Producer:
 
     def __init__(self, blueprint: Blueprint) -> None:
         recipe = blueprint.recipe
-        if blueprint.collate is not None:  # a function given stands in for the recipe's
+        if blueprint.collate is not None:  # a function given replaces the recipe's
             recipe = msgspec.structs.replace(recipe, collate=name_of(blueprint.collate))
         streams = leaves_by_stream(recipe, blueprint.split)
         tables = open_tables({leaf.path: leaf for leaves in streams for leaf in leaves}.values(), recipe)
@@ -96,12 +100,11 @@ class Producer:
             self._collate = resolve_function(recipe.collate, "collate")
 
     def __call__(self, work: Work) -> Produced:
-        request = Request(work.stream, work.picks, work.lengths, work.step, work.lane, work.known)
-        samples, incidents = self._reader.read(request)
+        samples, incidents = self._reader.read(work.request)
         if not self._names_checked:
             self._check_names(samples)
         try:
-            payload = self._payload(samples, work, request)
+            payload = self._payload(samples, work)
         except PlayheadError as error:
             raise self._placed(error, samples, work, incidents) from error.__cause__
         return Produced(payload, incidents)
@@ -116,7 +119,7 @@ class Producer:
     def _placed(
         self, error: PlayheadError, samples: list[Sample | None], work: Work, incidents: list[Incident]
     ) -> SampleError:
-        """The error with the row at fault, or with the rows of the micro-batch where no single one is."""
+        """The error with the row that caused it, or with the rows of the micro-batch where no single one did."""
         slot = getattr(error, "slot", None)
         if slot is not None and samples[slot] is None:  # an empty slot repeats the first sample there is
             slot = next((i for i, sample in enumerate(samples) if sample is not None), None)
@@ -125,17 +128,17 @@ class Producer:
                 f"the samples cannot be put into a batch: {error.problem}\n  in        {describe(work, self._streams)}"
             )
         else:
-            leaf, table = self._streams[work.stream][int(work.picks.source[slot])]
-            row = _row_delivered(work, slot, leaf.source.name, incidents)
+            leaf, table = self._streams[work.request.stream][int(work.request.picks.source[slot])]
+            row = _row_delivered(work.request, slot, leaf.source.name, incidents)
             problem = f'source "{leaf.source.name}", row {row:,} ({table.place(row)}): {error.problem}'
         return SampleError(problem, found=error.found, expected=error.expected, fix=error.fix)
 
-    def _payload(self, samples: list[Sample | None], work: Work, request: Request) -> Payload:
+    def _payload(self, samples: list[Sample | None], work: Work) -> Payload:
         if self._collate is not None:
             return _collated(self._collate, [sample for sample in samples if sample is not None])
         if self._as_list:
             return {"samples": samples}
-        filler = partial(self._reader.filler, request)
+        filler = partial(self._reader.filler, work.request)
         if work.packed:
             payload = packed(samples, self._how, work.shape.length or 0, filler)
         else:
@@ -145,11 +148,11 @@ class Producer:
         return payload
 
 
-def _row_delivered(work: Work, slot: int, source: str, incidents: list[Incident]) -> int:
-    """The row whose sample is in a slot: the one planned, or what stands in for it, now or since an earlier run."""
-    epoch, row = int(work.picks.epoch[slot]), int(work.picks.row[slot])
+def _row_delivered(request: Request, slot: int, source: str, incidents: list[Incident]) -> int:
+    """The row whose sample is in a slot: the one planned, or the one that replaced it, now or in an earlier run."""
+    epoch, row = int(request.picks.epoch[slot]), int(request.picks.row[slot])
     replaced = {(found.source, found.epoch, found.row): found.substitute for found in incidents}
-    substitute = (work.known or {}).get(slot, replaced.get((source, epoch, row)))
+    substitute = (request.known or {}).get(slot, replaced.get((source, epoch, row)))
     return row if substitute is None else substitute
 
 

@@ -21,7 +21,7 @@ _FLOOR = 10  # bad rows that a source may have however few rows it has, up to a 
 class Quarantine:
     """What was bad in this run and in earlier ones, on any rank.
 
-    Laws: an entry is written before the batch it stood in is delivered; an entry once written is never changed.
+    Laws: an entry is written before the batch with its sample is delivered; an entry once written is never changed.
     """
 
     def __init__(self, recipe: Recipe, fingerprint: str, rank: int, num_rows: dict[str, int]) -> None:
@@ -35,7 +35,7 @@ class Quarantine:
             self._learn(_read(path))
 
     def known(self, picks: Picks, source_names: tuple[str, ...]) -> dict[int, int | None] | None:
-        """What stood in for picks that were bad before, by their position; None where all are new or good."""
+        """The rows that replaced bad picks before, by position in the picks; None where there are none."""
         if not self._substitutes:
             return None
         columns = zip(picks.source.tolist(), picks.epoch.tolist(), picks.row.tolist(), strict=True)
@@ -85,7 +85,7 @@ def num_allowed(max_bad: float, num_rows: int) -> int:
 
 
 def _is_torn(file: io.FileIO) -> bool:
-    """Whether a kill left the last line without its end: the next one must not be glued to it."""
+    """Whether a kill left the last line without its end: the next one must not be appended to it."""
     size = file.seek(0, os.SEEK_END)
     if not size:
         return False
@@ -94,7 +94,7 @@ def _is_torn(file: io.FileIO) -> bool:
 
 
 def _read(path: Path) -> list[Incident]:
-    """The whole lines of a file; a last one torn by a kill is left out, and found anew when its sample is read."""
+    """The whole lines of a file; a last one cut short by a kill is left out: its sample is found again."""
     found = []
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:

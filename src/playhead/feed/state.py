@@ -14,6 +14,7 @@ from playhead.deal import worlds_that_fit
 from playhead.errors import StateError
 from playhead.feed.totals import Sum
 from playhead.fingerprint import digest
+from playhead.plan.chain import Chain, delivered_under, in_force
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.plan import Plan
 from playhead.types import IntArray
@@ -65,9 +66,9 @@ def save(position: Position, plan: Plan, payload: str) -> dict[str, Any]:
     assert cursor.receipt is not None
     saved = Saved(
         version=VERSION,
-        plan=plan.fingerprint,
+        plan=plan.chain[in_force(plan.chain, cursor.places)].fingerprint,
         payload=payload,
-        about=_about(plan),
+        about=_about(plan, cursor.places),
         step=cursor.step,
         turn=cursor.turn,
         places=[(place.window, place.step) for place in cursor.places],
@@ -84,16 +85,15 @@ def save(position: Position, plan: Plan, payload: str) -> dict[str, Any]:
 def restore(state: Any, plan: Plan, payload: str) -> Position:
     """The position of a state, or a refusal that says what differs and what to do."""
     saved = read_state(state)
-    if saved.plan != plan.fingerprint:
-        raise _another_stream(saved, plan)
+    cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
+    _check_plan(saved, plan, cursor.places)
     if saved.payload != payload:
         warnings.warn(
             "the state was saved with another map, collate or decode setting: "
             "the same samples follow, but what is made of them may differ",
             PayloadWarning,
-            stacklevel=4,  # whoever called load_state_dict of a loader
+            stacklevel=3,  # whoever called load_state_dict of a loader
         )
-    cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
     return Position(cursor, saved.lanes_done, Sum(np.array(saved.totals, np.int64)), saved.round)
 
 
@@ -152,12 +152,17 @@ def _another_version(version: int) -> StateError:
     )
 
 
-def _about(plan: Plan) -> dict[str, Any]:
-    """Short answers to "what is different?"."""
-    segments = [stream.segments[-1] for stream in plan.streams]
+def _about(plan: Plan, places: tuple[Place, ...]) -> dict[str, Any]:
+    """Short answers to "what is different?", for the rules in force at these places."""
+    segments = [
+        next(segment for segment in reversed(stream.segments) if segment.first_window <= place.window)
+        for stream, place in zip(plan.streams, places, strict=True)
+    ]
+    lanes = [segment.lanes for segment in segments]
+    amendments = in_force(plan.chain, places)
     return {
         "seed": plan.streams[0].seed,
-        "lanes": plan.lanes,
+        "lanes": lanes[0] if plan.fuse is not None else sum(lanes),
         "window_size": [segment.window_size for segment in segments][:8],
         "batching": _short([[type(segment.rule).__name__, segment.rule, segment.balance] for segment in segments]),
         "source names": _short([stream.source_names for stream in plan.streams]),
@@ -166,19 +171,50 @@ def _about(plan: Plan) -> dict[str, Any]:
             [[p.blend.shares.tolist(), p.stop_draw] for segment in segments for p in segment.pieces]
             + [[stream.epochs for stream in plan.streams]]
         ),
-    }
+    } | ({"amendments": amendments} if amendments else {})
 
 
 def _short(value: Any) -> str:
     return digest(value)[:8]
 
 
-def _another_stream(saved: Saved, plan: Plan) -> StateError:
-    now = _about(plan)
-    changed = [key for key in now if saved.about.get(key) != now[key]] or ["lengths of the samples"]
+def _check_plan(saved: Saved, plan: Plan, places: tuple[Place, ...]) -> None:
+    """Accept a fingerprint of the plan's chain that fits the place of the state; refuse others with what differs.
+
+    Where the first window of an amendment is still to begin, the fingerprint before it fits as well.
+    """
+    known = [link.fingerprint for link in plan.chain]
+    if saved.plan not in known:
+        raise _another_stream(saved, plan, places)
+    number, current = known.index(saved.plan), in_force(plan.chain, places)
+    if not delivered_under(plan.chain, places, saved.lanes_done) <= number <= current:
+        raise _other_amendments(number, current, plan.chain, places)
+
+
+def _another_stream(saved: Saved, plan: Plan, places: tuple[Place, ...]) -> StateError:
+    now = _about(plan, places if len(places) == len(plan.streams) else plan.start().places)
+    changed = [key for key in {**now, **saved.about} if saved.about.get(key) != now.get(key)]
+    changed = changed or ["lengths of the samples"]
     return StateError(
         f"the state belongs to another stream: {', '.join(changed)} changed",
         found="saved   " + ", ".join(f"{key} {saved.about.get(key, '?')}" for key in changed),
         expected="current " + ", ".join(f"{key} {now.get(key, '?')}" for key in changed),
         fix="resume with the recipe and the prepared data it was saved with, or start a new run without the state",
     )
+
+
+def _other_amendments(saved: int, current: int, chain: Chain, places: tuple[Place, ...]) -> StateError:
+    number = min(saved + 1, max(saved, current))
+    begins = f"window {', '.join(map(str, chain[number].first_windows))}"
+    return StateError(
+        f"the state was saved with {_amendments(saved)}, where the recipe has {_amendments(current)} in force",
+        found=f"saved   fingerprint {chain[saved].fingerprint} at window {', '.join(str(p.window) for p in places)}",
+        expected=f"current fingerprint {chain[current].fingerprint}; amendment {number} begins at {begins}",
+        fix=f"resume from a state saved before {begins}, or let amendment {number} begin later"
+        if saved < current
+        else f"let amendment {number} begin where it did when the state was saved",
+    )
+
+
+def _amendments(number: int) -> str:
+    return f"{number or 'no'} amendment{'' if number == 1 else 's'}"

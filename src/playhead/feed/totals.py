@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import Struct
 
+from playhead.deal import num_done
 from playhead.plan.cursor import Place
 from playhead.plan.plan import Plan
 from playhead.plan.rules import Pack
@@ -82,8 +83,7 @@ class Counter:
         for stream, place in enumerate(places):
             part = playing.get(stream)
             if part is not None and part.place is not None:
-                count = part.place.step * len(part.lanes) + len(range(done)[part.lanes.start :: part.lanes.step])
-                count = min(count, (part.place.step + 1) * len(part.lanes))
+                count = part.place.step * len(part.lanes) + num_done(part.lanes, done)
                 entries.append((self._window(stream, part.place.window), count))
             elif stream in self._running and self._running[stream][0] != place.window:
                 entries.append((self._running[stream][1], -1))  # done with, and the next one not begun
@@ -128,10 +128,10 @@ def _tally(
             total += lengths[members[i]]
         for i in range(starts[g], starts[g + 1]):
             sample = members[i]
-            counts = out[g + 1, row_of[sample]]
-            counts[0] += 1
-            counts[1] += lengths[sample]
+            row = row_of[sample]
+            out[g + 1, row, 0] += 1
+            out[g + 1, row, 1] += lengths[sample]
             if pack_length == 0:
-                counts[2] += longest - lengths[sample]
+                out[g + 1, row, 2] += longest - lengths[sample]
             elif i == starts[g]:
-                counts[2] += max(0, pack_length - total)
+                out[g + 1, row, 2] += max(0, pack_length - total)

@@ -48,7 +48,10 @@ class Chunk:
 
 
 class RowReader(Protocol):
-    """Reads rows of a source. It may keep footers, blocks and handles for the life of a process."""
+    """Reads rows of a source. It may keep footers, blocks and handles for the life of a process.
+
+    One whose samples never hold a `Media` value may say so by `has_media = False`, which saves looking for them.
+    """
 
     def read(self, rows: Rows) -> Iterable[Sample]:
         """The samples in the order asked for. A row that is broken raises DataError."""

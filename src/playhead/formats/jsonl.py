@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from playhead.errors import DataError
 from playhead.formats import sidecar
@@ -17,7 +18,8 @@ from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import MISSING
 from playhead.formats.lines import Lines, line_start, num_newlines, read_lines
-from playhead.formats.registry import register
+from playhead.formats.media import Media, MediaKind
+from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
@@ -30,7 +32,22 @@ _OFFSETS = Track(TRACK).array("offsets")
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
-@register("jsonl", extensions=(".jsonl", ".json"), raw_members=False)
+class MediaFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a row that name a medium: its path and, where they are, the offset and duration of a segment."""
+
+    path: str
+    offset: str | None = None
+    duration: str | None = None
+    kind: MediaKind = "audio"
+
+
+class JsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """`media` adds fields to a sample: each is fetched and decoded from what other fields of the row name."""
+
+    media: dict[str, MediaFields] = field(default_factory=dict)
+
+
+@register("jsonl", extensions=(".jsonl", ".json"), raw_members=False, options=JsonlOptions)
 class Jsonl:
     """Files of JSON objects, one a line."""
 
@@ -59,19 +76,48 @@ class Jsonl:
         return _scan(open_file(files, shard.name), section, spec, limits)
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
-        return _JsonlReader()
+        return _JsonlReader(options_of(JsonlOptions, source.options).media)
 
     def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         yield shard.name, _line_starts(open_file(files, shard.name), limits)
 
 
 class _JsonlReader:
+    def __init__(self, media: Mapping[str, MediaFields]) -> None:
+        self._media = media
+        self.has_media = bool(media)
+
     def read(self, rows: Rows) -> Iterable[Sample]:
         payloads = rows.payloads(TRACK)
         try:
-            return list(map(_DECODER.decode, payloads))
+            samples = list(map(_DECODER.decode, payloads))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return [_placed_object(rows, i, data) for i, data in enumerate(payloads)]
+            samples = [_placed_object(rows, i, data) for i, data in enumerate(payloads)]
+        return [self._with_media(rows, i, sample) for i, sample in enumerate(samples)] if self._media else samples
+
+    def _with_media(self, rows: Rows, i: int, sample: Sample) -> Sample:
+        base = rows.shards[i].name.rpartition("/")[0]
+        try:
+            return sample | {name: _media(sample, fields, base) for name, fields in self._media.items()}
+        except DataError as error:
+            error.at(rows.place(i))
+            raise
+
+
+def _media(sample: Sample, fields: MediaFields, base: str) -> Media:
+    """What a row names, as it says; null and a missing segment are the whole."""
+    found = {"path": sample.get(fields.path)}
+    for name, given in (("offset", fields.offset), ("duration", fields.duration)):
+        if given is not None and sample.get(given) is not None:
+            found[name] = sample[given]
+    try:
+        return msgspec.convert({"kind": fields.kind, "base": base, **found}, Media)
+    except msgspec.ValidationError as error:
+        raise DataError(
+            f'field "{fields.path}" names no medium',
+            found=f"{error}: {', '.join(f'{name} {value!r}' for name, value in found.items())}"[:200],
+            expected="a path or URL; offset and duration in seconds",
+        ) from None
 
 
 def _placed_object(rows: Rows, i: int, data: Buffer) -> Sample:
@@ -93,7 +139,7 @@ def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Itera
             arrays = _line_by_line(file, lines, collector)
         offsets = (lines.starts + lines.base).astype(np.uint64)
         yield Chunk(offsets.size, {_OFFSETS: offsets, **arrays})
-    if end == file.size:
+    if section.end == file.size:
         yield Chunk(0, {_OFFSETS: np.array([end], dtype=np.uint64), **collector.take()})
 
 

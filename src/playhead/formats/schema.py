@@ -41,6 +41,11 @@ class Track(Struct, frozen=True):
         return f"tracks/{file_name(self.name)}/{part}"
 
     @property
+    def last(self) -> str:
+        """The array of which no entry is beyond the end of the file."""
+        return self.array({"offsets": "offsets", "spans": "ends", "blocks": "block_ends"}[self.kind])
+
+    @property
     def arrays(self) -> dict[str, ArrayType]:
         return {self.array(part): ArrayType(*found) for part, found in _TRACK_ARRAYS[self.kind].items()}
 

@@ -76,6 +76,8 @@ class WebDataset:
 
 
 class _WebDatasetReader:
+    has_media = False
+
     def read(self, rows: Rows) -> Iterable[Sample]:
         for i, data in enumerate(rows.payloads(TRACK)):
             for group in _groups(TarReader(_Stretch(f"{rows.place(i)} on", bytes(data)))):

@@ -23,6 +23,14 @@ _HEADER = re.compile(
 )
 
 
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """The bytes before the numbers of an `.npy` file, as `numpy.save` writes them."""
+    header = io.BytesIO()
+    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, about)
+    return header.getvalue()
+
+
 class ArrayWriter:
     """An `.npy` file written piece by piece. Its shape is said beforehand, and kept."""
 
@@ -31,13 +39,10 @@ class ArrayWriter:
         self._dtype = np.dtype(dtype).newbyteorder("<")
         self._left = int(np.prod(shape))
         self._digest = ArrayDigest()
-        header = io.BytesIO()
-        about = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(header, about)
         with writing_to(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("wb")
-            self._write(header.getvalue())
+            self._write(npy_header(self._dtype, shape))
 
     def add(self, piece: Array) -> None:
         ready = np.ascontiguousarray(piece, dtype=self._dtype)

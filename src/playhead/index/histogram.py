@@ -32,14 +32,6 @@ class Histogram:
         return int(self.sums.sum())
 
 
-def bin_of(length: int) -> int:
-    """The bin of a length. Law: bounds(bin_of(n))[0] <= n < bounds(bin_of(n))[1]."""
-    if length < _EXACT:
-        return length
-    shift = length.bit_length() - 7
-    return _EXACT + (shift - 1) * _PER_OCTAVE + (length >> shift) - _PER_OCTAVE
-
-
 def bounds(number: int) -> tuple[int, int]:
     """The lengths of a bin: from the first up to, not including, the second."""
     if number < _EXACT:

@@ -134,7 +134,7 @@ def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
         return None
     named = map_of(recipe, leaf)
     rate = recipe.sequence_rate if length.unit == "seconds" else None
-    return digest([named and [named[0], source_digest(*named)], recipe.decode, recipe.sequence, rate])
+    return digest([named and [named[0], source_digest(*named)], recipe.decode, recipe.media, recipe.sequence, rate])
 
 
 def fingerprint_of(format_name: str, spec: Spec) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from playhead.errors import PlayheadError
 
@@ -23,6 +24,14 @@ class Job(Protocol[R_co]):
 
     def run(self) -> R_co:
         """Do it."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[R]):
+    """A function as a job; one that can be pickled travels."""
+
+    name: str
+    run: Callable[[], R]
 
 
 J = TypeVar("J", bound=Job[Any])

@@ -1,4 +1,4 @@
-"""Jobs in this process, or in spawned ones."""
+"""Jobs in this process, in threads of it, or in spawned processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,31 +15,38 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic
 
 from playhead.errors import PrepareError
-from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
+from playhead.feed.main_guard import PATIENCE_SECONDS, refuse_in_bootstrap, without_main_guard
 from playhead.jobs.engine import Done, J, Job, outcome_of
-
-_PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Local:
-    """So many processes on this machine; with one, this process does the work."""
+    """So many processes on this machine; with one, this process does the work.
+
+    `threads` suit jobs that share large arrays and spend their time in storage or in kernels that release the
+    interpreter lock: nothing is copied to a worker, and jobs need not be pickled.
+    """
 
     workers: int
+    threads: bool = False
 
     def run(self, jobs: Iterable[J], done: Done[J]) -> None:
         if self.workers <= 1:
             for job in jobs:
                 done(job, outcome_of(job))
             return
+        if self.threads:
+            with ThreadPoolExecutor(self.workers) as pool:
+                _feed(pool, _Queue(iter(jobs)), self.workers, done)
+            return
         refuse_in_bootstrap()
         queue = _Queue(iter(jobs))
         while queue.first is not None:
             spawn = multiprocessing.get_context("spawn")
             others = set(multiprocessing.active_children())
-            with ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_begin_worker) as pool:
+            with ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_begin_worker) as processes:
                 try:
-                    _feed(pool, queue, self.workers, done)
+                    _feed(processes, queue, self.workers, done)
                 except BaseException:  # an interrupt, or a bug: nobody waits for what is in flight
                     for process in set(multiprocessing.active_children()) - others:
                         process.kill()
@@ -60,7 +67,7 @@ class _Queue(Generic[J]):
         self.first = next(self._jobs, None)
 
 
-def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[J]) -> None:
+def _feed(pool: Executor, queue: _Queue[J], workers: int, done: Done[J]) -> None:
     """Keep as many jobs in flight as there are workers, so that a dead one leaves few in doubt."""
     flying: dict[Future[Any], J] = {}
     started: set[BaseProcess] = set()
@@ -77,7 +84,7 @@ def _feed(pool: ProcessPoolExecutor, queue: _Queue[J], workers: int, done: Done[
                 done(flying.pop(future), outcome)
     except BrokenProcessPool as error:
         for process in started:
-            process.join(_PATIENCE_SECONDS)
+            process.join(PATIENCE_SECONDS)
             if (unguarded := without_main_guard(process.exitcode)) is not None:
                 raise unguarded from error
         names = ", ".join(job.name for job in flying.values())

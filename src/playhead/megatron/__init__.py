@@ -5,12 +5,14 @@ Goes out: the dataset caches that the job will look for, byte for byte; `.bin`/`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playhead.megatron.report import CacheReport, CheckReport, Progress
+    from playhead.megatron.cache_report import CacheProgress, CacheReport, CheckReport
+    from playhead.megatron.merging import WrittenDataset
+    from playhead.megatron.tokenizing import Tokenized
 
 __all__ = ["check", "merge", "prepare", "tokenize"]
 
@@ -22,45 +24,47 @@ def prepare(
     dry_run: bool = False,
     force: bool = False,
     per_dataset_sequences: str | Path | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[CacheProgress], None] | None = None,
     **arguments: Any,
 ) -> CacheReport:
     """Build the caches of a job. `arguments` are its flags with underscores: `data_path=[0.3, "a", 0.7, "b"]`.
 
     Ours among them: `megatron_release`, `like`, `keep_partial_validation_sequence`, `at_iteration`.
     """
-    from playhead.megatron.prepare_job import prepare_request
-    from playhead.megatron.sequences import write_sequences
-    from playhead.megatron.settings import request_of
-    from playhead.megatron.survey import survey_job
+    from playhead.megatron.arguments import read_request
+    from playhead.megatron.prepare_job import CacheOptions, prepare_request
+    from playhead.store import all_files
 
-    request = request_of(arguments)
-    report = prepare_request(
-        request, workers=workers, memory_mb=memory_mb, dry_run=dry_run, force=force, progress=progress
+    options = CacheOptions(
+        workers=workers,
+        memory_mb=memory_mb,
+        dry_run=dry_run,
+        force=force,
+        per_dataset_sequences=per_dataset_sequences,
     )
-    if per_dataset_sequences is not None and not dry_run:
-        surveys = survey_job(request.job, workers or 1)
-        write_sequences(per_dataset_sequences, [survey.idx for survey in surveys.values()], request.vocab_size)
-    return report
+    return prepare_request(read_request(named=arguments), all_files(), options, progress)
 
 
-def check(*, workers: int = 1, **arguments: Any) -> CheckReport:
+def check(*, workers: int | None = None, **arguments: Any) -> CheckReport:
     """Say whether a job will hit its cache, and if not, which argument differs or which data changed."""
+    from playhead.megatron.arguments import read_request
     from playhead.megatron.check_job import check_request
-    from playhead.megatron.settings import request_of
+    from playhead.store import all_files
 
-    return check_request(request_of(arguments), workers)
+    return check_request(read_request(named=arguments), all_files(), workers)
 
 
-def tokenize(*arguments: Any, **settings: Any) -> Any:
-    """JSON lines -> `.bin` and `.idx`; see `playhead.megatron.tokenizing.tokenize_files`."""
+def tokenize(paths: Sequence[str | Path], tokenizer: str | Path, out: str | Path, **settings: Any) -> Tokenized:
+    """JSON lines -> `.bin` and `.idx`; `settings` are those of `playhead.megatron.tokenizing.tokenize_files`."""
     from playhead.megatron.tokenizing import tokenize_files
+    from playhead.store import all_files
 
-    return tokenize_files(*arguments, **settings)
+    return tokenize_files(all_files(), paths, tokenizer, out, **settings)
 
 
-def merge(prefixes: list[str], out: str) -> Any:
+def merge(prefixes: list[str], out: str) -> WrittenDataset:
     """Several datasets -> one, in the order given."""
     from playhead.megatron.merging import merge_prefixes
+    from playhead.store import all_files
 
-    return merge_prefixes(prefixes, out)
+    return merge_prefixes(all_files(), prefixes, out)

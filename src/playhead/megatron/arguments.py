@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from playhead.errors import DataError, RecipeError
-from playhead.megatron.counts import Counts, count_samples
+from playhead.megatron.counts import SampleCounts, count_samples
 from playhead.megatron.flags import Flags, parse_flags
-from playhead.megatron.job import DEFAULT_SURPLUS, Blend, Job, blend_of
+from playhead.megatron.job import DEFAULT_SURPLUS, MegatronBlend, MegatronBlends, MegatronJob, blend_of
 from playhead.megatron.releases import release_of
 from playhead.megatron.samples import LARGEST_INT32
 from playhead.megatron.splits import SPLITS, split_matrix
 from playhead.megatron.tokenizer import describe_tokenizer, read_tokenizer, vocab_size_of
+from playhead.recipe.text import parse_yaml
 
 _SPLIT = "969, 30, 1"
 _LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
-class Request:
+class MegatronRequest:
     """A job with all that was derived for it on the way.
 
     `given_sequences` is whether it takes the counts of its datasets from a file. A `vocab_size` of None is not known.
     """
 
-    job: Job
-    counts: Counts
+    job: MegatronJob
+    counts: SampleCounts
     cache: Path
     release: str
     fast_load: bool
@@ -38,20 +40,18 @@ class Request:
     vocab_size: int | None = None
 
 
-def read_request(
-    words: Sequence[str],
-    *,
-    release: str | None = None,
-    like: str | Path | None = None,
-    keep_partial: bool = False,
-    iteration: int = 0,
-) -> Request:
-    release = release_of(release)
-    flags = parse_flags(words, release)
+def read_request(words: Sequence[str] = (), named: Mapping[str, Any] = MappingProxyType({})) -> MegatronRequest:
+    """A job by its flags, as on a command line, and its arguments by name; a flag replaces the argument of its name.
+
+    Ours among the names: `megatron_release`, `like`, `keep_partial_validation_sequence`, `at_iteration`.
+    """
+    named = {str(name).replace("_", "-"): value for name, value in named.items()}
+    release = named.pop("megatron-release", None)
+    flags = parse_flags(words, release_of(None if release is None else str(release)), named)
     blend, blends = _data(flags)
-    counts = count_samples(flags, iteration)
-    surplus = flags.number("mid-level-dataset-surplus")
-    job = Job(
+    counts = count_samples(flags)
+    like, surplus = flags.text("like"), flags.number("mid-level-dataset-surplus")
+    job = MegatronJob(
         sequence_length=_sequence_length(flags),
         seed=_seed(flags),
         sizes=counts.samples,
@@ -60,16 +60,16 @@ def read_request(
         split=None if blend is None else flags.text("split", _SPLIT),
         blends=blends,
         multiple_validation_sets=flags.has("multiple-validation-sets"),
-        keep_partial_validation=keep_partial,
+        keep_partial_validation=flags.has("keep-partial-validation-sequence"),
         surplus=DEFAULT_SURPLUS if surplus is None else surplus,
     )
     if job.split is not None:
         split_matrix(job.split)
-    return Request(
+    return MegatronRequest(
         job=job,
         counts=counts,
         cache=_cache(flags),
-        release=release,
+        release=flags.release,
         fast_load=flags.has("dataloader-fast-cache-load"),
         given_sequences=flags.has("per-dataset-sequences-path"),
         vocab_size=vocab_size_of(flags) if like is None else flags.integer("vocab-size"),
@@ -109,10 +109,7 @@ def _ignored(flags: Flags) -> tuple[str, ...]:
     return (*flags.ignored, *(f"--{name}" for name in reading if flags.has(name)))
 
 
-Blends = tuple[Blend | None, Blend | None, Blend | None]
-
-
-def _data(flags: Flags) -> tuple[Blend | None, Blends | None]:
+def _data(flags: Flags) -> tuple[MegatronBlend | None, MegatronBlends | None]:
     ways = {
         "--data-path": flags.has("data-path"),
         "--data-args-path": flags.has("data-args-path"),
@@ -146,7 +143,7 @@ def _data(flags: Flags) -> tuple[Blend | None, Blends | None]:
     return None, (train, valid, test)
 
 
-def _per_split(path: str) -> Blends:
+def _per_split(path: str) -> MegatronBlends:
     try:
         found: Any = json.loads(_read(path))
         lists = [found[split] for split in SPLITS]
@@ -160,6 +157,14 @@ def _per_split(path: str) -> Blends:
         for split, one in zip(SPLITS, words, strict=True)
     )
     return train, valid, test
+
+
+def read_named(path: str) -> dict[str, Any]:
+    """A YAML file of a job's arguments by name, read by the rules of recipes."""
+    found = parse_yaml(_read(path), path)
+    if not isinstance(found, dict):
+        raise RecipeError(f"{path}: is not a list of arguments by name", expected="lines such as `seq_length: 4096`")
+    return found
 
 
 def _read(path: str) -> str:

@@ -19,33 +19,31 @@ Shares = npt.NDArray[np.float64]
 
 
 def weighted_rows(shares: Shares, size: int, drawn: IntArray) -> Iterator[tuple[Array, Array]]:
-    """(dataset, sample in it) for each position, chunk by chunk; `drawn` counts the samples taken from each."""
-    for start, datasets, samples in _chunks(size):
-        fill_weighted(shares, start, drawn, datasets, samples)
-        yield datasets, samples
+    """(dataset, sample in it) for each position, chunk by chunk; `drawn` counts the samples taken from each.
+
+    A chunk is overwritten by the next.
+    """
+    return _rows(shares, np.full(len(shares), np.iinfo(np.int64).max), size, drawn)
 
 
 def exhaustive_rows(sizes: IntArray, drawn: IntArray) -> Iterator[tuple[Array, Array]]:
     """The same until every dataset is spent; one that is spent takes no further part."""
-    shares = sizes / float(sizes.sum())
-    for start, datasets, samples in _chunks(int(sizes.sum())):
-        fill_exhaustive(shares, sizes, start, drawn, datasets, samples)
-        yield datasets, samples
+    return _rows(sizes / float(sizes.sum()), sizes, int(sizes.sum()), drawn)
 
 
-def _chunks(size: int) -> Iterator[tuple[int, Array, Array]]:
-    """Two pairs of arrays in turn: one may still be on its way to the disk while the other is filled."""
+def _rows(shares: Shares, limits: IntArray, size: int, drawn: IntArray) -> Iterator[tuple[Array, Array]]:
     most = min(_CHUNK, size)
-    pairs = [(np.empty(most, np.int16), np.empty(most, np.int64)) for _ in range(2)]
-    for number, start in enumerate(range(0, size, _CHUNK)):
-        datasets, samples = pairs[number % 2]
+    datasets, samples = np.empty(most, np.int16), np.empty(most, np.int64)
+    for start in range(0, size, _CHUNK):
         count = min(_CHUNK, size - start)
-        yield start, datasets[:count], samples[:count]
+        fill_rows(shares, limits, start, drawn, datasets[:count], samples[:count])
+        yield datasets[:count], samples[:count]
 
 
 @kernel
-def fill_weighted(shares: Shares, start: int, drawn: IntArray, datasets: Array, samples: Array) -> None:
-    counts = drawn.astype(np.float64)
+def fill_rows(shares: Shares, limits: IntArray, start: int, drawn: IntArray, datasets: Array, samples: Array) -> None:
+    """A dataset that is spent lags infinitely little."""
+    counts = np.where(drawn < limits, drawn.astype(np.float64), np.inf)
     for k in range(len(datasets)):
         position = max(float(start + k), 1.0)
         best, most = 0, shares[0] * position - counts[0]
@@ -56,21 +54,4 @@ def fill_weighted(shares: Shares, start: int, drawn: IntArray, datasets: Array, 
         datasets[k] = best
         samples[k] = drawn[best]
         drawn[best] += 1
-        counts[best] += 1.0
-
-
-@kernel
-def fill_exhaustive(
-    shares: Shares, sizes: IntArray, start: int, drawn: IntArray, datasets: Array, samples: Array
-) -> None:
-    for k in range(len(datasets)):
-        position = max(float(start + k), 1.0)
-        best, most = -1, -np.inf
-        for i in range(len(shares)):
-            if drawn[i] < sizes[i]:
-                lag = shares[i] * position - float(drawn[i])
-                if lag > most:
-                    best, most = i, lag
-        datasets[k] = best
-        samples[k] = drawn[best]
-        drawn[best] += 1
+        counts[best] = float(drawn[best]) if drawn[best] < limits[best] else np.inf

@@ -10,16 +10,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from playhead.megatron.arguments import Request
-from playhead.megatron.describe import text_of
-from playhead.megatron.effort import Entry
-from playhead.megatron.entry_state import state_of
+from playhead.jobs import default_workers
+from playhead.megatron.arguments import MegatronRequest
+from playhead.megatron.cache_plan import BlendEntry, Entry, plan_cache, text_of
+from playhead.megatron.cache_report import CheckReport, Finding
+from playhead.megatron.entry_files import state_of
 from playhead.megatron.idx import Idx
-from playhead.megatron.plan import Mixture, plan_job
-from playhead.megatron.report import CheckReport, Finding
+from playhead.megatron.job_indexes import open_indexes
 from playhead.megatron.sequences import misread_tokens
 from playhead.megatron.staging import sweep
-from playhead.megatron.survey import survey_job
+from playhead.store import Files
 
 _FLAGS = {
     "dataset_path": "the data paths",
@@ -35,20 +35,17 @@ _FLAGS = {
 _SHORT = 60
 
 
-def check_request(request: Request, workers: int = 1) -> CheckReport:
+def check_request(request: MegatronRequest, files: Files, workers: int | None = None) -> CheckReport:
     sweep(request.cache)
-    surveys = survey_job(request.job, workers)
-    plan = plan_job(request.job, surveys)
-    indexes = {prefix: survey.idx for prefix, survey in surveys.items()}
+    indexes = open_indexes(request.job, files, workers or default_workers())
     others = _descriptions(request.cache)
-    entries: list[Entry] = [*plan.datasets, *plan.mixtures]
+    entries = plan_cache(request.job, indexes).entries
     findings = tuple(_find(request.cache, entry, indexes, others) for entry in entries)
-    good = all(finding.state == "ok" for finding in findings)
     split_needed = "the data is given by --data-path: --dataloader-fast-cache-load needs data for each split"
     misread = misread_tokens(list(indexes.values()), request.vocab_size) if request.given_sequences else []
     return CheckReport(
         cache=str(request.cache),
-        good=good,
+        good=all(finding.state == "ok" for finding in findings),
         findings=findings,
         fast_load=() if request.job.blend is None else (split_needed,),
         misread=tuple(misread),
@@ -76,7 +73,7 @@ def _descriptions(cache: Path) -> list[dict[str, Any]]:
 def _differences(entry: Entry, others: list[dict[str, Any]]) -> list[str]:
     """How the nearest description of the same kind differs; one of the same data is nearer than any other."""
     wanted = json.loads(text_of(entry.description))
-    split = "split" if isinstance(entry, Mixture) else "index_split"
+    split = "split" if isinstance(entry, BlendEntry) else "index_split"
     alike = [one for one in others if one.get("class") == wanted["class"] and one.get(split) == entry.split]
     if not alike:
         return [f"the cache has no {wanted['class']} for {entry.split}"]

@@ -11,7 +11,7 @@ from playhead.megatron.releases import since
 
 
 @dataclass(frozen=True)
-class Counts:
+class SampleCounts:
     """The effective sizes of a job. None in `samples` is one pass over the data."""
 
     world_size: int
@@ -22,8 +22,7 @@ class Counts:
     samples: tuple[int | None, int | None, int | None]
 
 
-def count_samples(flags: Flags, iteration: int = 0) -> Counts:
-    """`iteration` is where training stands: it decides the phase, where there are phases."""
+def count_samples(flags: Flags) -> SampleCounts:
     world, parallel = _parallel(flags)
     micro = flags.at_least("micro-batch-size", 1)
     batch = flags.at_least("global-batch-size", 1)
@@ -42,11 +41,10 @@ def count_samples(flags: Flags, iteration: int = 0) -> Counts:
         iters = _train_iters(flags, samples, batch, (micro or 1) * parallel)
     train = iters * batch if samples is None else samples
     if flags.has("phase-transition-iterations"):
-        stands = flags.at_least("prepare-cache-start-iteration", 0)
-        train = _phase(flags, train, batch, iteration if stands is None else stands)
+        train = _phase(flags, train, batch)
     valid, test = _evaluation(flags, iters, batch)
     _check_counts(train, valid, test)
-    return Counts(world, parallel, micro, batch, iters, (train, valid, test))
+    return SampleCounts(world, parallel, micro, batch, iters, (train, valid, test))
 
 
 def _check_counts(*counts: int | None) -> None:
@@ -106,7 +104,11 @@ def _train_iters(flags: Flags, samples: int, batch: int, step: int) -> int:
     return iterations + max(0, samples - consumed) // batch
 
 
-def _phase(flags: Flags, train: int, batch: int, iteration: int) -> int:
+def _phase(flags: Flags, train: int, batch: int) -> int:
+    """The samples of the phase in which training stands."""
+    iteration = flags.at_least("prepare-cache-start-iteration", 0)
+    if iteration is None:
+        iteration = flags.at_least("at-iteration", 0) or 0
     text = flags.text("phase-transition-iterations") or ""
     try:
         turns = sorted(int(word) * batch for word in text.split(","))

@@ -1,21 +1,23 @@
-"""A launch script's arguments -> the values that matter, and the names of those that do not."""
+"""A launch script's arguments, as words or by name -> the values that matter, and the names of those that do not."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from os import PathLike, fspath
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from playhead.errors import RecipeError
-from playhead.megatron.flag_table import LAUNCHER, REFUSED, TAKEN, flags_of, releases_with
 from playhead.megatron.job import LARGEST_COUNT
-from playhead.megatron.releases import RELEASES
+from playhead.megatron.releases import INTEGERS, LAUNCHER, NUMBERS, REFUSED, RELEASES, TAKEN, flags_of, releases_with
 
 _FLAG = re.compile(r"--([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?\Z", re.DOTALL)
 _VALUES = {
-    "0": "no value",
+    "0": "no value; by name, true or false",
     "1": "one value",
     "3": "three values",
     "*": "any number of values",
@@ -23,45 +25,40 @@ _VALUES = {
 }
 
 T = TypeVar("T", int, float)
+Given = Iterator[tuple[str, tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
 class Flags:
-    """The flags that matter, each with its words, and the names of the ignored ones.
+    """The flags that matter, each with its values, and the names of the ignored ones.
 
     A value that was not given is the default of the release.
     """
 
     release: str
-    words: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, tuple[Any, ...]]
     ignored: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
         """Whether a flag was given."""
         assert name in TAKEN
-        return name in self.words
+        return name in self.values
 
     def many(self, name: str) -> list[str] | None:
-        assert name in TAKEN
-        return list(self.words[name]) if name in self.words else None
+        return list(self.values[name]) if self.has(name) else None
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        assert name in TAKEN
-        if name in self.words:
-            return self.words[name][0]
-        found = flags_of(self.release).defaults.get(name)
+        found = self._one(name)
         return default if found is None else str(found)
 
     def integer(self, name: str) -> int | None:
-        found = self._number(name, int, "a whole number")
-        if found is not None and abs(found) > LARGEST_COUNT:
-            raise RecipeError(f"--{name} {found}", expected=f"at most {LARGEST_COUNT:,}")
+        assert name in INTEGERS
+        found: int | None = self._one(name)
         return found
 
     def number(self, name: str) -> float | None:
-        found = self._number(name, float, "a number")
-        if found is not None and not math.isfinite(found):
-            raise RecipeError(f"--{name} {found}", expected="a finite number")
+        assert name in NUMBERS
+        found: float | None = self._one(name)
         return found
 
     def at_least(self, name: str, least: int) -> int | None:
@@ -71,24 +68,21 @@ class Flags:
             raise RecipeError(f"--{name} {found}", expected=f"at least {least}", fix="give it as the training job does")
         return found
 
-    def _number(self, name: str, kind: type[T], expected: str) -> T | None:
-        word = self.text(name)
-        try:
-            return None if word is None else kind(word)
-        except ValueError as error:
-            raise RecipeError(f"--{name} {word}", expected=expected) from error
+    def _one(self, name: str) -> Any:
+        return self.values[name][0] if self.has(name) else flags_of(self.release).defaults.get(name)
 
 
-def parse_flags(words: Sequence[str], release: str) -> Flags:
-    """Sort out a command line. Law: nothing is dropped in silence; a name is used, listed as ignored, or refused.
+def parse_flags(words: Sequence[str], release: str, named: Mapping[str, Any] = MappingProxyType({})) -> Flags:
+    """Sort out a job's arguments: those by name, then those of a command line, which replace them.
 
-    Flags that the release does not have are all named in one error.
+    Laws: an argument by name is the same as its flag; nothing is dropped in silence: a name is used, listed as
+    ignored, or refused. Flags that the release does not have are all named in one error.
     """
-    used: dict[str, tuple[str, ...]] = {}
+    used: dict[str, tuple[Any, ...]] = {}
     ignored: list[str] = []
     unknown: list[str] = []
     takes = flags_of(release).takes
-    for name, values in _split(words):
+    for name, values in (*_by_name(named), *_of_words(words)):
         if name in LAUNCHER:
             ignored.append(f"--{name}")
         elif name not in takes:
@@ -96,7 +90,7 @@ def parse_flags(words: Sequence[str], release: str) -> Flags:
         else:
             _check_values(name, values, takes[name])
             if name in TAKEN:
-                used[name] = values
+                used[name] = tuple(_typed(name, value) for value in values)
             elif name not in REFUSED:
                 ignored.append(f"--{name}")
             else:
@@ -110,24 +104,62 @@ def parse_flags(words: Sequence[str], release: str) -> Flags:
     return Flags(release, used, tuple(dict.fromkeys(ignored)))
 
 
-def _split(words: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+def _of_words(words: Sequence[str]) -> Given:
     """Each flag with the words up to the next."""
-    found: list[tuple[str, tuple[str, ...]]] = []
+    found: list[tuple[str, list[str]]] = []
     for word in words:
         match = _FLAG.match(word)
         if match is not None:
-            found.append((match[1].replace("_", "-"), () if match[2] is None else (match[2],)))
+            found.append((match[1].replace("_", "-"), [] if match[2] is None else [match[2]]))
         elif found:
-            found[-1] = (found[-1][0], (*found[-1][1], word))
+            found[-1][1].append(word)
         else:
             raise RecipeError(f'"{word}": belongs to no flag', expected="flags as in the launch script")
-    return found
+    return ((name, tuple(values)) for name, values in found)
 
 
-def _check_values(name: str, values: tuple[str, ...], takes: str) -> None:
+def _by_name(named: Mapping[str, Any]) -> Given:
+    """Arguments as from YAML or Python: a switch is true, and what is false or null was not given."""
+    for name, value in named.items():
+        if value is None or value is False:
+            continue
+        values = tuple(value) if isinstance(value, (list, tuple)) else () if value is True else (value,)
+        for item in values:
+            if isinstance(item, bool) or not isinstance(item, (str, Real, PathLike)):
+                raise RecipeError(
+                    f"{name}: {type(item).__name__}", expected="a text, a number, true or false, or a list of those"
+                )
+        yield str(name).replace("_", "-"), values
+
+
+def _check_values(name: str, values: tuple[Any, ...], takes: str) -> None:
     if takes == "*" or (takes == "+" and values) or str(len(values)) == takes:
         return
-    raise RecipeError(f"--{name}: has {len(values)} values", found=" ".join(values) or None, expected=_VALUES[takes])
+    found = " ".join(map(str, values)) or None
+    raise RecipeError(f"--{name}: has {len(values)} values", found=found, expected=_VALUES[takes])
+
+
+def _typed(name: str, value: Any) -> int | float | str:
+    if name in INTEGERS:
+        return _number(name, value, int, "a whole number")
+    if name in NUMBERS:
+        return _number(name, value, float, "a number")
+    return str(fspath(value) if isinstance(value, PathLike) else value)
+
+
+def _number(name: str, value: Any, kind: type[T], expected: str) -> T:
+    """A number as Megatron reads it from a word; 1e3 of a YAML file is a whole number, as in a recipe."""
+    try:
+        found = kind(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise RecipeError(f"--{name} {value}", expected=expected) from error
+    if kind is int and not isinstance(value, str) and found != value:
+        raise RecipeError(f"--{name} {value}", expected=expected)
+    if kind is int and abs(found) > LARGEST_COUNT:
+        raise RecipeError(f"--{name} {found}", expected=f"at most {LARGEST_COUNT:,}")
+    if not math.isfinite(found):
+        raise RecipeError(f"--{name} {found}", expected="a finite number")
+    return found
 
 
 def _unknown_flags(names: Sequence[str], release: str) -> RecipeError:
@@ -142,21 +174,3 @@ def _unknown_flags(names: Sequence[str], release: str) -> RecipeError:
         if common
         else "correct the name, or leave the flag out if it does not change the data; training itself keeps it",
     )
-
-
-def words_of(arguments: Mapping[str, Any]) -> list[str]:
-    """Arguments by name, as from YAML or Python, as words of a command line."""
-    words: list[str] = []
-    for name, value in arguments.items():
-        flag = f"--{str(name).replace('_', '-')}"
-        if value is None or value is False:
-            continue
-        if value is True:
-            words.append(flag)
-        elif isinstance(value, (list, tuple)):
-            words += [flag, *(str(item) for item in value)]
-        elif isinstance(value, (str, int, float)):
-            words.append(f"{flag}={value}")
-        else:
-            raise RecipeError(f"{name}: {type(value).__name__}", expected="a text, a number, true or false, or a list")
-    return words

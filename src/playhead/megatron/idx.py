@@ -1,17 +1,23 @@
-"""Megatron's `.idx` files: read and checked against their own size and that of the `.bin` beside them."""
+"""Megatron's `.idx` files: read and checked against their own size and that of the `.bin` beside them; written.
+
+Law: the bytes that are written are those of megatron-core's `IndexedDatasetBuilder` for the same documents.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from playhead.errors import DataError
+from playhead.errors import DataError, StoreError
 from playhead.fingerprint import DIGEST_BYTES
-from playhead.store import File, Stamp, is_url, open_file, stamp
+from playhead.megatron.splits import SplitBounds, sequences_of
+from playhead.store import File, Files, Ranges, open_file, replacing
 from playhead.types import Array, IntArray
 
 MAGIC = b"MMIDIDX\x00\x00"
@@ -27,7 +33,8 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
     7: np.dtype(np.float32),
     8: np.dtype(np.uint16),
 }
-_CHUNK = 1 << 24
+_MOST_UINT16 = 65500
+_CHUNK = 1 << 20  # of lengths
 
 Lengths = npt.NDArray[np.int32]
 
@@ -36,21 +43,19 @@ Lengths = npt.NDArray[np.int32]
 class Idx:
     """An index file that was found whole. `num_document_marks` is the length of its array: documents + 1.
 
-    `digest` covers the header and the sequence lengths: all that a dataset cache depends on.
+    `digest` covers the header and the sequence lengths: all that a dataset cache depends on. `token_counts` has the
+    number of tokens in each range of sequences that was asked for.
     """
 
     prefix: str
+    file: File
     dtype_code: int
     num_sequences: int
     num_document_marks: int
     has_modes: bool
     num_tokens: int
-    stamp: Stamp
+    token_counts: Mapping[tuple[int, int], int]
     digest: str
-
-    @property
-    def path(self) -> str:
-        return idx_path(self.prefix)
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -59,28 +64,22 @@ class Idx:
     def lengths(self, first: int = 0, end: int | None = None) -> Lengths:
         """The lengths of the sequences in [first, end)."""
         count = (self.num_sequences if end is None else end) - first
-        return self._array("<i4", count, HEADER.size + 4 * first).astype(np.int32, copy=False)
+        return self._array("<i4", count, HEADER.size + 4 * first)
 
     def document_marks(self) -> IntArray:
         """The first sequence of each document, and the number of sequences at the end."""
-        offset = HEADER.size + 12 * self.num_sequences
-        return self._array("<i8", self.num_document_marks, offset).astype(np.int64, copy=False)
+        return self._array("<i8", self.num_document_marks, HEADER.size + 12 * self.num_sequences)
 
     def modes(self) -> npt.NDArray[np.int8]:
         offset = HEADER.size + 12 * self.num_sequences + 8 * self.num_document_marks
-        return self._array("i1", self.num_sequences if self.has_modes else 0, offset).astype(np.int8, copy=False)
+        return self._array("i1", self.num_sequences if self.has_modes else 0, offset)
 
     def _array(self, dtype: str, count: int, offset: int) -> Array:
         """Part of the file. Law: it is the file that was found whole, not a later one under the same name."""
-        if stamp(self.path) != self.stamp:
-            raise DataError(
-                f"{self.path}: changed while it was read",
-                fix="let nobody write to it, then run it again",
-            )
-        if not is_url(self.path):
-            return np.fromfile(self.path, dtype, count, offset=offset)
-        with open_file(self.path) as file:
-            return np.frombuffer(bytearray(file.read(offset, count * np.dtype(dtype).itemsize)), dtype)
+        found = np.empty(count, dtype)
+        with _unchanged(self.file):
+            _fill(found, self.file, offset)
+        return found.astype(found.dtype.newbyteorder("="), copy=False)
 
 
 def idx_path(prefix: str) -> str:
@@ -91,18 +90,42 @@ def bin_path(prefix: str) -> str:
     return f"{prefix}.bin"
 
 
-def open_idx(prefix: str) -> Idx:
-    """Read and check an index. Law: one that is returned has all its parts, and its `.bin` is as long as it says."""
-    path = idx_path(prefix)
-    before = stamp(path)
-    with open_file(path) as file:
+def open_idx(files: Files, prefix: str, bounds: Sequence[SplitBounds] = ()) -> Idx:
+    """Read and check an index, and add up the tokens within each of the bounds.
+
+    Law: one that is returned has all its parts, and its `.bin` is as long as it says.
+    """
+    file = open_file(files, idx_path(prefix))
+    with _unchanged(file):
         code, num_sequences, num_marks = _header(file)
         has_modes = _has_modes(file, num_sequences, num_marks)
         _check_last_mark(file, num_sequences, num_marks)
-        num_tokens, digest = _scan_lengths(file, num_sequences)
-    found = Idx(prefix, code, num_sequences, num_marks, has_modes, num_tokens, before, digest)
-    _check_bin(found)
+        ranges = [sequences_of(pair, num_sequences) for pair in bounds]
+        whole = (0, num_sequences)
+        counts, digest = _scan_lengths(file, num_sequences, [whole, *ranges])
+    found = Idx(prefix, file, code, num_sequences, num_marks, has_modes, counts[whole], counts, digest)
+    _check_bin(files, found)
     return found
+
+
+@contextmanager
+def _unchanged(file: File) -> Iterator[None]:
+    """The error of a file that changed while it was read, with the remedy that fits an index."""
+    try:
+        yield
+    except StoreError as error:
+        if file.files.stamp(file.path) == file.stamp:
+            raise
+        raise StoreError(
+            f"{file.path}: changed while it was read", fix="let nobody write to it, then run it again"
+        ) from error
+
+
+def _fill(array: Array, file: File, offset: int) -> None:
+    """The bytes from `offset` straight into an array."""
+    if array.size:
+        ranges = Ranges([offset], [offset + array.nbytes])
+        file.files.read(file.path, file.stamp, ranges, [array.view(np.uint8).data])
 
 
 def _header(file: File) -> tuple[int, int, int]:
@@ -148,28 +171,32 @@ def _check_last_mark(file: File, num_sequences: int, num_marks: int) -> None:
         )
 
 
-def _scan_lengths(file: File, num_sequences: int) -> tuple[int, str]:
+def _scan_lengths(
+    file: File, num_sequences: int, ranges: Sequence[tuple[int, int]]
+) -> tuple[dict[tuple[int, int], int], str]:
+    """The tokens in each range of sequences and the digest, reading the lengths once."""
     hashed = hashlib.blake2b(file.read(0, HEADER.size), digest_size=DIGEST_BYTES)
-    num_tokens, offset, end = 0, HEADER.size, HEADER.size + 4 * num_sequences
-    while offset < end:
-        piece = file.read(offset, min(_CHUNK, end - offset))
-        hashed.update(piece)
-        lengths = np.frombuffer(piece, "<i4")
+    counts = dict.fromkeys(ranges, 0)
+    buffer = np.empty(min(_CHUNK, num_sequences), "<i4")
+    for start in range(0, num_sequences, _CHUNK):
+        lengths = buffer[: num_sequences - start]
+        _fill(lengths, file, HEADER.size + 4 * start)
+        hashed.update(lengths.data)
         if lengths.min() < 0:
-            place = (offset - HEADER.size) // 4 + int(lengths.argmin())
             raise DataError(
-                f"{file.path}: sequence {place:,} has a negative length",
+                f"{file.path}: sequence {start + int(lengths.argmin()):,} has a negative length",
                 found=f"{lengths.min()}",
                 fix="write the index again",
             )
-        num_tokens += int(lengths.sum(dtype=np.int64))
-        offset += len(piece)
-    return num_tokens, hashed.hexdigest()
+        for first, end in counts:
+            inside = lengths[max(first - start, 0) : max(end - start, 0)]
+            counts[first, end] += int(inside.sum(dtype=np.int64))
+    return counts, hashed.hexdigest()
 
 
-def _check_bin(idx: Idx) -> None:
+def _check_bin(files: Files, idx: Idx) -> None:
     path = bin_path(idx.prefix)
-    size, expected = stamp(path).size, idx.num_tokens * idx.dtype.itemsize
+    size, expected = files.stamp(path).size, idx.num_tokens * idx.dtype.itemsize
     if size != expected:
         raise DataError(
             f"{path}: is not as long as its index says",
@@ -186,3 +213,28 @@ def _truncated(file: File, expected: int) -> DataError:
         expected=f"{expected:,}",
         fix="copy it again, or write the dataset again",
     )
+
+
+def best_dtype(vocab_size: int) -> np.dtype[np.generic]:
+    """The type that Megatron's own preprocessing chooses for a vocabulary."""
+    return np.dtype(np.uint16 if vocab_size < _MOST_UINT16 else np.int32)
+
+
+def write_idx(
+    prefix: str,
+    dtype: np.dtype[np.generic],
+    lengths: Lengths,
+    marks: IntArray,
+    modes: npt.NDArray[np.int8] | None = None,
+) -> None:
+    """The index over a `.bin` that was written before. It takes its name when it is whole."""
+    code = next(code for code, known in DTYPES.items() if known == dtype)
+    pointers = np.zeros(len(lengths), np.int64)
+    np.cumsum(lengths[:-1], dtype=np.int64, out=pointers[1:])
+    with replacing(idx_path(prefix)) as file:
+        file.write(HEADER.pack(MAGIC, VERSION, code, len(lengths), len(marks)))
+        file.write(np.ascontiguousarray(lengths, "<i4").data)
+        file.write(np.ascontiguousarray(pointers * dtype.itemsize, "<i8").data)
+        file.write(np.ascontiguousarray(marks, "<i8").data)
+        if modes is not None:
+            file.write(np.ascontiguousarray(modes).data)

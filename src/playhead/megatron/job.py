@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from playhead.errors import RecipeError
@@ -14,15 +14,18 @@ LARGEST_COUNT = 2**63 - 1  # of samples: what an array can number
 
 
 @dataclass(frozen=True)
-class Blend:
+class MegatronBlend:
     """Prefixes, each with a weight or none with any."""
 
     prefixes: tuple[str, ...]
     weights: tuple[float, ...] | None = None
 
 
+MegatronBlends = tuple[MegatronBlend | None, MegatronBlend | None, MegatronBlend | None]
+
+
 @dataclass(frozen=True)
-class Job:
+class MegatronJob:
     """A job as its datasets see it.
 
     Either `blend` and `split`, or `blends` with one blend (or none) for each of train, valid and test. `sizes` are the
@@ -33,42 +36,50 @@ class Job:
     seed: int
     sizes: tuple[int | None, int | None, int | None]
     tokenizer: dict[str, Any]
-    blend: Blend | None = None
+    blend: MegatronBlend | None = None
     split: str | None = None
-    blends: tuple[Blend | None, Blend | None, Blend | None] | None = None
+    blends: MegatronBlends | None = None
     multiple_validation_sets: bool = False
     keep_partial_validation: bool = False
-    surplus: float = field(default=DEFAULT_SURPLUS)
+    surplus: float = DEFAULT_SURPLUS
+
+    def prefixes(self) -> list[str]:
+        """The datasets of all splits, each once."""
+        blends = [self.blend, *(self.blends or ())]
+        return list(dict.fromkeys(prefix for blend in blends if blend is not None for prefix in blend.prefixes))
 
 
-def blend_of(words: list[str], place: str) -> Blend:
+def blend_of(words: list[str], place: str) -> MegatronBlend:
     """A blend as it stands on a command line: prefixes, or weights and prefixes in turn."""
     words = [word.strip() for word in words]
     if not words:
         raise RecipeError(f"{place}: names no dataset", expected="prefixes, or weights and prefixes in turn")
-    if len(words) % 2:
-        _refuse_numbers(words, place)
-        return Blend(tuple(words))
-    numbers = [_number(word) for word in words[::2]]
-    if all(number is None for number in numbers):
-        _refuse_numbers(words, place)
-        return Blend(tuple(words))
-    weights = [number for number in numbers if number is not None]
-    if len(weights) < len(numbers) or any(_number(word) is not None for word in words[1::2]):
-        raise _wrong_count(words, place)
+    numbers = [_number(word) for word in words]
+    count = sum(number is not None for number in numbers)
+    if count == 0:
+        return MegatronBlend(tuple(words))
+    weights = tuple(number for number in numbers[::2] if number is not None)
+    if not count == len(weights) == len(words) / 2:
+        raise RecipeError(
+            f"{place}: weights of the wrong count",
+            found=f"{count} numbers and {len(words) - count} prefixes: {' '.join(words)}",
+            expected="a weight before every prefix, or none at all",
+            fix="correct the list; a prefix that is itself a number needs a folder, as in ./7",
+        )
+    found = ", ".join(f"{weight:g}" for weight in weights)
     if not all(0 < weight < math.inf for weight in weights):
         raise RecipeError(
             f"{place}: a weight is not a positive number",
-            found=", ".join(f"{weight:g}" for weight in weights),
+            found=found,
             fix="leave out the prefixes that should not be drawn",
         )
     if math.isinf(sum(weights)):
         raise RecipeError(
             f"{place}: the weights add up to more than a number can hold",
-            found=", ".join(f"{weight:g}" for weight in weights),
+            found=found,
             fix="divide all of them by the same number",
         )
-    return Blend(tuple(words[1::2]), tuple(weights))
+    return MegatronBlend(tuple(words[1::2]), weights)
 
 
 def _number(word: str) -> float | None:
@@ -76,18 +87,3 @@ def _number(word: str) -> float | None:
         return float(word)
     except ValueError:
         return None
-
-
-def _refuse_numbers(words: list[str], place: str) -> None:
-    if any(_number(word) is not None for word in words):
-        raise _wrong_count(words, place)
-
-
-def _wrong_count(words: list[str], place: str) -> RecipeError:
-    numbers = sum(_number(word) is not None for word in words)
-    return RecipeError(
-        f"{place}: weights of the wrong count",
-        found=f"{numbers} numbers and {len(words) - numbers} prefixes: {' '.join(words)}",
-        expected="a weight before every prefix, or none at all",
-        fix="correct the list; a prefix that is itself a number needs a folder, as in ./7",
-    )

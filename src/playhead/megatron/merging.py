@@ -8,12 +8,11 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError, RecipeError
-from playhead.megatron.idx import Idx, bin_path, open_idx
-from playhead.megatron.idx_writing import write_idx
-from playhead.store import open_file, replacing, stream
+from playhead.megatron.idx import Idx, bin_path, open_idx, write_idx
+from playhead.store import Files, open_file, replacing
 
 
-class Written(Struct, frozen=True):
+class WrittenDataset(Struct, frozen=True):
     """A dataset that was written."""
 
     prefix: str
@@ -23,13 +22,13 @@ class Written(Struct, frozen=True):
     dtype: str
 
 
-def merge_prefixes(prefixes: list[str], out: str) -> Written:
+def merge_prefixes(files: Files, prefixes: list[str], out: str) -> WrittenDataset:
     """Law: the bytes are those of megatron-core's builder given the same prefixes in the same order."""
     if not prefixes:
         raise RecipeError("nothing to merge", expected="at least one prefix")
     if Path(bin_path(out)).resolve() in {Path(bin_path(prefix)).resolve() for prefix in prefixes}:
         raise RecipeError(f"{out}: is among the datasets to merge", fix="give the result a name of its own")
-    parts = [open_idx(prefix) for prefix in prefixes]
+    parts = [open_idx(files, prefix) for prefix in prefixes]
     first = parts[0]
     for part in parts:
         if (part.dtype_code, part.has_modes) != (first.dtype_code, first.has_modes):
@@ -41,16 +40,16 @@ def merge_prefixes(prefixes: list[str], out: str) -> Written:
             )
     with replacing(bin_path(out)) as target:
         for part in parts:
-            with open_file(bin_path(part.prefix)) as source:
-                for piece in stream(source):
-                    target.write(piece)
+            for piece in open_file(files, bin_path(part.prefix)).pieces():
+                target.write(piece)
     lengths = np.concatenate([part.lengths() for part in parts])
     starts = np.cumsum([0, *(part.num_sequences for part in parts)])
     marks = [part.document_marks()[1:] + start for part, start in zip(parts, starts, strict=False)]
     modes = np.concatenate([part.modes() for part in parts]) if first.has_modes else None
     all_marks = np.concatenate([np.zeros(1, np.int64), *marks])
     write_idx(out, first.dtype, lengths, all_marks, modes)
-    return Written(out, len(all_marks) - 1, len(lengths), sum(part.num_tokens for part in parts), str(first.dtype))
+    num_tokens = sum(part.num_tokens for part in parts)
+    return WrittenDataset(out, len(all_marks) - 1, len(lengths), num_tokens, str(first.dtype))
 
 
 def _kind(idx: Idx) -> str:

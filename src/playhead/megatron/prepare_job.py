@@ -1,61 +1,74 @@
-"""A job -> its cache, entry by entry in threads. What is whole and current is left alone."""
+"""A job -> its cache, entry by entry. What is whole and current is left alone."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from playhead.errors import Failure, PlayheadError, PrepareError
-from playhead.jobs import default_workers
-from playhead.megatron.arguments import Request
-from playhead.megatron.build import build_dataset, build_mixture, explaining
-from playhead.megatron.effort import Entry, memory_needed, seconds_needed, workers_for
-from playhead.megatron.entry_state import state_of
-from playhead.megatron.files import manifest_of, num_bytes_of
+from playhead.jobs import Call, Local, default_workers, run_jobs
+from playhead.megatron.arguments import MegatronRequest
+from playhead.megatron.build_entry import build_blend, build_dataset, explaining
+from playhead.megatron.cache_plan import BlendEntry, CachePlan, Entry, plan_cache
+from playhead.megatron.cache_report import CacheProgress, CacheReport, EntryReport
+from playhead.megatron.entry_files import manifest_of, num_bytes_of, state_of
+from playhead.megatron.estimate import memory_needed, seconds_needed, workers_for
 from playhead.megatron.idx import Idx
-from playhead.megatron.plan import Mixture, Plan, plan_job
-from playhead.megatron.report import CacheReport, EntryReport, Progress
+from playhead.megatron.job_indexes import open_indexes
+from playhead.megatron.sequences import write_sequences
 from playhead.megatron.staging import sweep
-from playhead.megatron.survey import prefixes_of, survey_job
-from playhead.store import writing_to
+from playhead.store import Files, writing_to
 
-Show = Callable[[Progress], None]
+Show = Callable[[CacheProgress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheOptions:
+    """How a cache is prepared. `per_dataset_sequences` is a file for the counts of Megatron's fast start."""
+
+    workers: int | None = None
+    memory_mb: int | None = None
+    dry_run: bool = False
+    force: bool = False
+    per_dataset_sequences: str | Path | None = None
 
 
 def prepare_request(
-    request: Request,
-    *,
-    workers: int | None = None,
-    memory_mb: int | None = None,
-    dry_run: bool = False,
-    force: bool = False,
+    request: MegatronRequest,
+    files: Files,
+    options: CacheOptions,
     progress: Show | None = None,
     announce: Callable[[CacheReport], None] | None = None,
 ) -> CacheReport:
     """Build what is missing, broken or stale. A failure does not stop other datasets; what is finished is kept.
 
-    `announce` is told what it will take before anything is built.
+    `announce` is given what it will take before anything is built.
     """
     show: Show = progress or (lambda _: None)
-    if not dry_run:
+    if not options.dry_run:
         sweep(request.cache)
-    count = workers or default_workers()
-    total = len(prefixes_of(request.job))
-    surveys = survey_job(request.job, count, lambda prefix: show(Progress("indexes", prefix, total)))
-    plan = plan_job(request.job, surveys)
-    indexes = {prefix: survey.idx for prefix, survey in surveys.items()}
-    entries: list[Entry] = [*plan.datasets, *plan.mixtures]
-    wanted = [entry for entry in entries if force or state_of(request.cache, entry, indexes)[0] != "ok"]
-    count = workers_for(wanted, min(count, max(1, len(wanted))), None if memory_mb is None else memory_mb << 20)
-    report = _report(request, plan, entries, wanted, count, dry_run)
-    if wanted and not dry_run:
+    count = options.workers or default_workers()
+    total = len(request.job.prefixes())
+    indexes = open_indexes(request.job, files, count, lambda prefix: show(CacheProgress("indexes", prefix, total)))
+    plan = plan_cache(request.job, indexes)
+    wanted = [entry for entry in plan.entries if options.force or state_of(request.cache, entry, indexes)[0] != "ok"]
+    memory = None if options.memory_mb is None else options.memory_mb << 20
+    count = workers_for(wanted, min(count, max(1, len(wanted))), memory)
+    report = _report(request, plan, wanted, count, options.dry_run)
+    if options.dry_run:
+        return report
+    if wanted:
         if announce is not None:
             announce(report)
-        _make_room(request.cache, sum(map(num_bytes_of, wanted)))
+        _make_room(request.cache, report.num_bytes)
         _build(request.cache, wanted, indexes, count, show)
+    if options.per_dataset_sequences is not None:
+        write_sequences(options.per_dataset_sequences, list(indexes.values()), request.vocab_size)
     return report
 
 
@@ -75,47 +88,45 @@ def _make_room(cache: Path, num_bytes: int) -> None:
 
 
 def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: int, show: Show) -> None:
-    """All entries side by side: a blend follows from the plan, not from the files of its datasets."""
-    failures: list[Failure] = []
+    """All entries side by side: a blend follows from the plan, not from the files of its datasets.
 
-    def attempt(entry: Entry) -> PlayheadError | None:
+    In threads: kernels release the interpreter lock, and the indexes are shared.
+    """
+    failures: list[tuple[PlayheadError, Failure]] = []
+
+    def collect(call: Call[None], outcome: Any) -> None:
+        if isinstance(outcome, PlayheadError):
+            failures.append((outcome, Failure(_title(entries[call.name]), call.name, str(outcome))))
+
+    def build(entry: Entry) -> None:
         def phase(name: str) -> None:
-            show(Progress(name, entry.name, len(wanted)))
+            show(CacheProgress(name, entry.name, len(wanted)))
 
         manifest = manifest_of(entry, indexes)
-        try:
-            if isinstance(entry, Mixture):
-                build_mixture(cache, entry, manifest, phase)
-            else:
-                build_dataset(cache, entry, indexes[entry.prefix], manifest, phase)
-        except PlayheadError as error:
-            return error
+        if isinstance(entry, BlendEntry):
+            build_blend(cache, entry, manifest, phase)
+        else:
+            build_dataset(cache, entry, indexes[entry.prefix], manifest, phase)
         phase("done")
-        return None
 
-    largest_first = sorted(wanted, key=num_bytes_of, reverse=True)
-    with ThreadPoolExecutor(workers) as pool:
-        for entry, error in zip(largest_first, pool.map(attempt, largest_first), strict=True):
-            if error is not None:
-                failures.append(Failure(_title(entry), entry.name, str(error)))
-                first = error
+    entries = {entry.name: entry for entry in sorted(wanted, key=num_bytes_of, reverse=True)}  # the largest first
+    calls = [Call(name, partial(build, entry)) for name, entry in entries.items()]
+    run_jobs(calls, Local(workers, threads=True), collect)
     if len(failures) == 1:
-        raise first
+        raise failures[0][0]
     if failures:
         raise PrepareError(
             f"the cache could not be finished: {len(failures)} datasets failed",
             fix="correct these and run it again; what was finished is kept",
-            failures=tuple(failures),
+            failures=tuple(failure for _, failure in failures),
         )
 
 
 def _title(entry: Entry) -> str:
-    return f"{entry.split} blend" if isinstance(entry, Mixture) else f"{entry.prefix} ({entry.split})"
+    return f"{entry.split} blend" if isinstance(entry, BlendEntry) else f"{entry.prefix} ({entry.split})"
 
 
-def _report(
-    request: Request, plan: Plan, entries: list[Entry], wanted: list[Entry], workers: int, dry_run: bool
-) -> CacheReport:
+def _report(request: MegatronRequest, plan: CachePlan, wanted: list[Entry], workers: int, dry_run: bool) -> CacheReport:
     counts = request.counts
     done = "to build" if dry_run else "built"
     names = {entry.name for entry in wanted}
@@ -128,7 +139,7 @@ def _report(
         train_iters=counts.train_iters,
         targets=counts.samples,
         lengths=plan.lengths,
-        entries=tuple(_entry_report(entry, done if entry.name in names else "kept") for entry in entries),
+        entries=tuple(_entry_report(entry, done if entry.name in names else "kept") for entry in plan.entries),
         ignored=request.ignored,
         num_bytes=sum(map(num_bytes_of, wanted)),
         memory_bytes=memory_needed(wanted, workers) if wanted else 0,
@@ -139,13 +150,13 @@ def _report(
 
 
 def _entry_report(entry: Entry, action: str) -> EntryReport:
-    members = entry.members if isinstance(entry, Mixture) else (entry,)
+    members = entry.members if isinstance(entry, BlendEntry) else (entry,)
     return EntryReport(
         name=entry.name,
         split=entry.split,
         prefixes=tuple(member.prefix for member in members),
         num_samples=entry.num_samples,
-        num_epochs=None if isinstance(entry, Mixture) else entry.num_epochs,
+        num_epochs=None if isinstance(entry, BlendEntry) else entry.num_epochs,
         num_bytes=num_bytes_of(entry),
         action=action,
     )

@@ -11,8 +11,8 @@ import numpy as np
 from playhead.errors import RecipeError
 
 SPLITS = ("train", "valid", "test")
-Bounds = tuple[float, float]
-Matrix = tuple[Bounds | None, ...]
+SplitBounds = tuple[float, float]
+SplitMatrix = tuple[SplitBounds | None, ...]
 
 _NUMBER = re.compile(r"[.0-9]+")
 
@@ -24,7 +24,7 @@ def normalise(weights: list[float]) -> list[float]:
     return shares
 
 
-def split_matrix(split: str) -> Matrix:
+def split_matrix(split: str) -> SplitMatrix:
     """The fractions at which each split begins and ends; None for one without a share.
 
     The first begins with the integer 0, not 0.0: the description in the cache says so.
@@ -47,7 +47,7 @@ def _shares(split: str) -> list[float]:
     return normalise(numbers + [0.0] * (len(SPLITS) - len(numbers)))
 
 
-def sequences_of(bounds: Bounds, num_sequences: int) -> tuple[int, int]:
+def sequences_of(bounds: SplitBounds, num_sequences: int) -> tuple[int, int]:
     """The first sequence of a split and the one after its last; halves are rounded to even."""
     begin, end = bounds
     return round(begin * float(num_sequences)), round(end * float(num_sequences))

@@ -14,14 +14,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from playhead.megatron.npy import Sink
 from playhead.store import sync_directory, writing_to
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}-\w+-(train|valid|test)-\w+\.(npy|txt|json)\.\d+\.tmp")
 _ABANDONED_SECONDS = 3600
 EARLY_BYTES = 64 << 20
+
+
+class Sink(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes | memoryview, /) -> object: ...
 
 
 class _Staged:

@@ -54,7 +54,20 @@ def resolve(blend: Blend, first: int, stop: int) -> tuple[IntArray, IntArray]:
         return np.zeros(stop - first, np.int64), np.arange(first, stop, dtype=np.int64)
     members = np.empty(stop - first, np.int64)
     numbers = np.empty(stop - first, np.int64)
-    _fill(np.uint64(blend.key), blend.block, blend.pass_draws, blend.cumulative, first, members, numbers)
+    start = _block_start(blend, first)
+    reached = _reached(blend, start % blend.pass_draws if blend.pass_draws else start)
+    scratch = np.empty(len(blend.shares), np.int64), np.empty(blend.block, np.int64)
+    _fill(
+        np.uint64(blend.key),
+        first,
+        blend.pass_draws,
+        blend.cumulative,
+        *reached,
+        *_reached(blend, blend.block),
+        *scratch,
+        members,
+        numbers,
+    )
     if blend.tail is not None:
         last = len(blend.shares) - 1
         (small,) = np.nonzero(members == last)
@@ -80,8 +93,7 @@ def counts_at(blend: Blend, draw: int) -> IntArray:
 def counts_before_block(blend: Blend, draw: int) -> IntArray:
     """As `counts_at`, in closed form and with the tail as one, for a draw that begins a block."""
     passes, inside = divmod(draw, blend.pass_draws) if blend.pass_draws else (0, draw)
-    before = np.array([passes * int(c) + inside * int(c) // blend.total for c in blend.cumulative], np.int64)
-    return np.diff(before)
+    return np.diff(passes * blend.cumulative + _reached(blend, inside)[0])
 
 
 def draw_of(blend: Blend, member: int, number: int) -> int:
@@ -119,78 +131,78 @@ def _block_start(blend: Blend, draw: int) -> int:
     return draw - inside % blend.block
 
 
+def _reached(blend: Blend, draws: int) -> tuple[IntArray, IntArray]:
+    """floor(draws * c / total) for each cumulative share c, and what remains of it."""
+    found = [divmod(draws * share, blend.total) for share in blend.cumulative.tolist()]
+    return np.array([q for q, _ in found], np.int64), np.array([r for _, r in found], np.int64)
+
+
 @kernel
 def _fill(
     key: np.uint64,
-    block: int,
+    first: int,
     pass_draws: int,
     cumulative: IntArray,
-    first: int,
+    reached: IntArray,
+    rest: IntArray,
+    growth: IntArray,
+    growth_rest: IntArray,
+    count: IntArray,
+    deck: IntArray,
     members: IntArray,
     numbers: IntArray,
 ) -> None:
-    num_members = len(cumulative) - 1
+    """Go through the blocks. `reached` and `rest` are those of the first block's start, `growth` those of a block:
+    adding one to the other from block to block stays exact where a product would pass 64 bits.
+    """
     stop = first + len(members)
-    deck = np.empty(block, np.int64)
-    count = np.empty(num_members, np.int64)
     draw = first
     while draw < stop:
         passes = draw // pass_draws if pass_draws else 0
         begin = passes * pass_draws
-        number = (draw - begin) // block
-        start = begin + number * block
-        end = start + block
-        if pass_draws:
-            end = min(end, begin + pass_draws)
-        _deal_deck(passes, start - begin, end - begin, cumulative, deck, count)
-        _shuffle(fold64(fold64(key, np.uint64(passes)), np.uint64(number)), deck, end - start)
-        for i in range(min(end, stop) - start):
-            member = deck[i]
+        number = (draw - begin) // len(deck)
+        start = begin + number * len(deck)
+        size = min(len(deck), begin + pass_draws - start) if pass_draws else len(deck)
+        for m in range(len(count)):
+            count[m] = passes * (cumulative[m + 1] - cumulative[m]) + reached[m + 1] - reached[m]
+        ends_pass = pass_draws > 0 and start + size == begin + pass_draws
+        _lay_out(ends_pass, cumulative, reached, rest, growth, growth_rest, deck)
+        block_key = fold64(fold64(key, np.uint64(passes)), np.uint64(number))
+        for i in range(size - 1, 0, -1):
+            j = nth_below(block_key, i, i + 1)
+            deck[i], deck[j] = deck[j], deck[i]
+        for i in range(min(size, stop - start)):
             if start + i >= draw:
-                members[start + i - first] = member
-                numbers[start + i - first] = count[member]
-            count[member] += 1
-        draw = min(end, stop)
+                members[start + i - first] = deck[i]
+                numbers[start + i - first] = count[deck[i]]
+            count[deck[i]] += 1
+        draw = start + size
 
 
 @kernel
-def _deal_deck(passes: int, start: int, end: int, cumulative: IntArray, deck: IntArray, count: IntArray) -> None:
-    """Lay out a block's multiset in member order, and each member's count before the block."""
-    total = cumulative[-1]
+def _lay_out(
+    ends_pass: bool,
+    cumulative: IntArray,
+    reached: IntArray,
+    rest: IntArray,
+    growth: IntArray,
+    growth_rest: IntArray,
+    deck: IntArray,
+) -> None:
+    """A block's multiset in member order; `reached` and `rest` move on to the next block, or to a new pass."""
     filled = 0
-    below = 0
-    for member in range(len(count)):
-        upper = scaled(start, cumulative[member + 1], total)
-        count[member] = passes * (cumulative[member + 1] - cumulative[member]) + upper - below
-        below = upper
-        goal = scaled(end, cumulative[member + 1], total) - upper
-        while filled < goal:
-            deck[filled] = member
+    for m in range(1, len(cumulative)):
+        before = reached[m]
+        reached[m] += growth[m]
+        rest[m] += growth_rest[m]
+        if rest[m] >= cumulative[-1]:
+            rest[m] -= cumulative[-1]
+            reached[m] += 1
+        if ends_pass:
+            reached[m] = cumulative[m]
+        while filled < reached[m] - before:
+            deck[filled] = m - 1
             filled += 1
-
-
-@kernel
-def _shuffle(key: np.uint64, deck: IntArray, size: int) -> None:
-    for i in range(size - 1, 0, -1):
-        j = nth_below(key, i, i + 1)
-        deck[i], deck[j] = deck[j], deck[i]
-
-
-@kernel
-def scaled(draws: int, share: int, total: int) -> int:
-    """floor(draws * share / total) without overflow, for share <= total < 2^61."""
-    whole = draws // total
-    rest = draws - whole * total
-    if total <= (1 << 31):
-        return whole * share + rest * share // total
-    quotient = 0
-    remainder = 0
-    for bit in range(61, -1, -1):
-        quotient *= 2
-        remainder *= 2
-        if (rest >> bit) & 1:
-            remainder += share
-        while remainder >= total:
-            remainder -= total
-            quotient += 1
-    return whole * share + quotient
+        if ends_pass:
+            reached[m] = 0
+            rest[m] = 0

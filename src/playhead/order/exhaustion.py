@@ -9,18 +9,23 @@ from playhead.order import blend as blending
 from playhead.order.blend import Blend
 from playhead.order.picks import Piece, counters_at
 from playhead.order.shares import passes, weighted
-from playhead.seeds import extend
+from playhead.seeds import extend, key
 from playhead.types import IntArray
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Who is blended, and how: sources of the stream, their weights and rows, and the key of the blend."""
+    """Who is blended, and how: sources of the stream, their weights and rows, and the `blend_key`."""
 
     members: IntArray
     weights: tuple[Fraction, ...]
     num_rows: IntArray
     key: int
+
+
+def blend_key(seed: int, stream: str, segment: int) -> int:
+    """The key of the blends in a segment; pieces and blocks, which are numbered anew in each segment, extend it."""
+    return key(seed, "blend", stream, segment)
 
 
 def pieces_of(mixture: Mixture, policy: str, epochs: int | None, first_draw: int, base: IntArray) -> tuple[Piece, ...]:

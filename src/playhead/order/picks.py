@@ -113,17 +113,17 @@ def positions_by_value(values: IntArray, num_values: int) -> list[IntArray]:
     return [order[starts[value] : starts[value + 1]] for value in range(num_values)]
 
 
-@kernel
 def counting_sort(values: IntArray, num_values: int) -> tuple[IntArray, IntArray]:
     """Positions sorted by value, stably; those of value v stand in [starts[v], starts[v + 1])."""
     starts = np.zeros(num_values + 1, np.int64)
-    for i in range(len(values)):
-        starts[values[i] + 1] += 1
-    for value in range(num_values):
-        starts[value + 1] += starts[value]
-    place = starts[:-1].copy()
+    np.cumsum(np.bincount(values, minlength=num_values), out=starts[1:])
     positions = np.empty(len(values), np.int64)
+    _place(values, starts[:-1].copy(), positions)
+    return positions, starts
+
+
+@kernel
+def _place(values: IntArray, place: IntArray, positions: IntArray) -> None:
     for i in range(len(values)):
         positions[place[values[i]]] = i
         place[values[i]] += 1
-    return positions, starts

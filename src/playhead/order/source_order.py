@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from playhead.order.hashing import fold64
-from playhead.order.permute import SMALL, num_bits, permute, round_keys, small_table, unpermute, walk_forward
+from playhead.order.hashing import fold_each
+from playhead.order.permute import SMALL, permute, small_tables, unpermute
 from playhead.seeds import extend, fold
-from playhead.types import IntArray, kernel
+from playhead.types import IntArray
 
 _NO_SHARDS = np.empty(0, np.int64)
 
@@ -43,15 +43,17 @@ def rows_between(order: SourceOrder, first: int, stop: int) -> tuple[IntArray, I
     epochs = draws // order.num_rows
     if order.shuffle == "none":
         return epochs, draws % order.num_rows + order.first_row
+    if order.shuffle == "global" and order.num_rows < SMALL:
+        return epochs, _small_rows(order, first, stop) + order.first_row
     rows = np.empty(len(draws), np.int64)
-    if order.shuffle == "global":
-        _fill_global(np.uint64(order.key), order.num_rows, first, rows)
-        return epochs, rows + order.first_row
     for epoch in range(first // order.num_rows, -(-stop // order.num_rows)):
         start = max(first, epoch * order.num_rows)
         end = min(stop, (epoch + 1) * order.num_rows)
         places = np.arange(start, end, dtype=np.int64) - epoch * order.num_rows
-        rows[start - first : end - first] = _shard_rows_at(order, epoch, places)
+        if order.shuffle == "global":
+            rows[start - first : end - first] = permute(fold(order.key, epoch), places, order.num_rows)
+        else:
+            rows[start - first : end - first] = _shard_rows_at(order, epoch, places)
     return epochs, rows + order.first_row
 
 
@@ -67,22 +69,17 @@ def draw_of(order: SourceOrder, epoch: int, row: int) -> int:
     return start + _shard_place_of(order, epoch, row)
 
 
-@kernel
-def _fill_global(key: np.uint64, n: int, first: int, rows: IntArray) -> None:
-    done = 0
-    bits = num_bits(n)
-    while done < len(rows):
-        epoch = (first + done) // n
-        place = first + done - epoch * n
-        take = min(n - place, len(rows) - done)
-        epoch_key = fold64(key, np.uint64(epoch))
-        if n < SMALL:
-            rows[done : done + take] = small_table(epoch_key, n)[place : place + take]
-        else:
-            keys = round_keys(epoch_key)
-            for i in range(take):
-                rows[done + i] = walk_forward(keys, place + i, n, bits)
-        done += take
+def _small_rows(order: SourceOrder, first: int, stop: int) -> IntArray:
+    """The rows of a small source in draw order: the tables of all its epochs, end to end, some at a time."""
+    n = order.num_rows
+    rows = np.empty(stop - first, np.int64)
+    at_a_time = max(1, SMALL // n)
+    for epoch in range(first // n, -(-stop // n), at_a_time):
+        epochs = np.arange(epoch, min(epoch + at_a_time, -(-stop // n)), dtype=np.uint64)
+        table = small_tables(fold_each(order.key, epochs), n).reshape(-1)
+        begin, end = max(first, epoch * n), min(stop, epoch * n + len(table))
+        rows[begin - first : end - first] = table[begin - epoch * n : end - epoch * n]
+    return rows
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ def form(rule: Rule, num_samples: int, lengths: IntArray | None, outputs: IntArr
         return in_order(num_samples, np.append(np.arange(0, num_samples, rule.size), num_samples))
     assert lengths is not None, "the recipe check requires lengths"
     if isinstance(rule, Budget):
-        return in_order(num_samples, _cut_by_budget(effective(rule, lengths), rule.budget))
+        starts = np.empty(num_samples + 1, np.int64)
+        num_groups = _cut_by_budget(effective(rule, lengths), rule.budget, starts)
+        return in_order(num_samples, starts[: num_groups + 1].copy())
     if isinstance(rule, Pack):
         return grouped(*pack(lengths, rule.max_length))
     return grouped(*_bucket(rule, lengths, outputs))
@@ -35,12 +37,14 @@ def bucket_of(rule: Bucket, lengths: IntArray, outputs: IntArray | None) -> IntA
 
 def _bucket(rule: Bucket, lengths: IntArray, outputs: IntArray | None) -> tuple[IntArray, int]:
     sizes = np.array([*rule.sizes, 1])  # what no bucket holds goes alone
-    return _fill_buckets(bucket_of(rule, lengths, outputs), sizes)
+    ids = np.empty(len(lengths), np.int64)
+    buckets = bucket_of(rule, lengths, outputs)
+    return ids, int(_fill_buckets(buckets, sizes, np.empty_like(sizes), np.zeros_like(sizes), ids))
 
 
 @kernel
-def _cut_by_budget(costs: IntArray, budget: int) -> IntArray:
-    starts = np.empty(len(costs) + 1, np.int64)
+def _cut_by_budget(costs: IntArray, budget: int, starts: IntArray) -> int:
+    """Fill in where micro-batches start, and the end of the last; returns their number."""
     num_groups = 0
     begin = 0
     longest = 0
@@ -55,7 +59,7 @@ def _cut_by_budget(costs: IntArray, budget: int) -> IntArray:
         starts[num_groups] = begin
         num_groups += 1
     starts[num_groups] = len(costs)
-    return starts[: num_groups + 1]
+    return num_groups
 
 
 @kernel
@@ -66,11 +70,8 @@ def _next_that_holds(buckets: IntArray, outputs: IntArray, output_edges: IntArra
 
 
 @kernel
-def _fill_buckets(buckets: IntArray, sizes: IntArray) -> tuple[IntArray, int]:
-    """The micro-batch of each sample: a bucket's open one, until it has its size."""
-    ids = np.empty(len(buckets), np.int64)
-    current = np.empty(len(sizes), np.int64)
-    room = np.zeros(len(sizes), np.int64)
+def _fill_buckets(buckets: IntArray, sizes: IntArray, current: IntArray, room: IntArray, ids: IntArray) -> int:
+    """The micro-batch of each sample: a bucket's open one, until it has its size. Returns the number of them."""
     num_groups = 0
     for i in range(len(buckets)):
         bucket = buckets[i]
@@ -80,4 +81,4 @@ def _fill_buckets(buckets: IntArray, sizes: IntArray) -> tuple[IntArray, int]:
             num_groups += 1
         ids[i] = current[bucket]
         room[bucket] -= 1
-    return ids, num_groups
+    return num_groups

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from playhead.order.picks import counting_sort
-from playhead.types import IntArray, kernel
+from playhead.types import IntArray
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,11 @@ def in_order(num_samples: int, starts: IntArray) -> Groups:
 
 def padded_costs(groups: Groups, effective: IntArray) -> IntArray:
     """What each group costs when padded: its count times its longest effective length."""
-    return _padded_costs(groups.members, groups.starts, effective)
+    costs = groups.sizes()
+    busy = np.flatnonzero(costs)  # a group without samples has no longest one, and costs nothing
+    if len(busy):
+        costs[busy] *= np.maximum.reduceat(effective[groups.members[: groups.starts[-1]]], groups.starts[busy])
+    return costs
 
 
 def total_lengths(groups: Groups, lengths: IntArray) -> IntArray:
@@ -65,14 +69,3 @@ def split_largest(groups: Groups, cost_of: CostOf, num_more: int) -> Groups:
         groups = Groups(groups.members, np.sort(np.concatenate((groups.starts, middles))))
         num_more -= len(chosen)
     return groups
-
-
-@kernel
-def _padded_costs(members: IntArray, starts: IntArray, effective: IntArray) -> IntArray:
-    out = np.zeros(len(starts) - 1, np.int64)
-    for g in range(len(out)):
-        longest = 0
-        for i in range(starts[g], starts[g + 1]):
-            longest = max(longest, effective[members[i]])
-        out[g] = longest * (starts[g + 1] - starts[g])
-    return out

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, pairwise
+from operator import attrgetter
 
 import numpy as np
 
@@ -16,11 +18,13 @@ from playhead.errors import EndOfStreamError
 from playhead.order import blend as blending
 from playhead.order.blend import Blend
 from playhead.order.picks import Picks
+from playhead.plan.chain import Chain
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.receipt import START, begin_step, fold_lanes
 from playhead.plan.rules import Fixed
 from playhead.plan.segments import Stream, round_end, round_of, segment_at
 from playhead.plan.step import MicroBatch, Part, Step, with_idle_filled
+from playhead.plan.steps import reordered
 from playhead.plan.window import Window, plan_window
 from playhead.seeds import hash_text
 from playhead.types import UIntArray
@@ -35,14 +39,20 @@ class Plan:
     """A pure function from cursors to steps; it remembers the last windows it planned, nothing else.
 
     `fuse` deals whole steps to sub-streams; None zips them (or there is one). Zipped sub-streams have lanes side by
-    side; `interleaved` ones take turns lane by lane, so that a rank keeps to one of them.
+    side; `interleaved` ones take turns lane by lane, so that a rank keeps to one of them. `chain` has the fingerprint
+    of the recipe and of each amendment.
     """
 
     streams: tuple[Stream, ...]
     fuse: Blend | None
-    fingerprint: str
+    chain: Chain
     interleaved: bool = False
     _windows: dict[int, Window] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the whole plan, with all amendments."""
+        return self.chain[-1].fingerprint
 
     @property
     def lanes(self) -> int:
@@ -206,16 +216,30 @@ class Plan:
     def _micro_batches(self, parts: tuple[Part, ...], lanes: slice) -> list[MicroBatch]:
         """The wanted lanes of a step, the idle ones empty."""
         wanted = range(sum(len(part.lanes) for part in parts))[lanes]
-        return [next(self._micro_batch(part, lane) for part in parts if lane in part.lanes) for lane in wanted]
+        found = [self._of_part(part, [lane for lane in wanted if lane in part.lanes]) for part in parts]
+        return found[0] if len(found) == 1 else sorted(chain(*found), key=attrgetter("lane"))
 
-    def _micro_batch(self, part: Part, lane: int) -> MicroBatch:
+    def _of_part(self, part: Part, lanes: list[int]) -> list[MicroBatch]:
+        """Some lanes of a sub-stream: their picks are looked up together, then cut."""
         if part.place is None:
-            return MicroBatch(lane, part.stream, _NOTHING, None, idle=True)
+            return [MicroBatch(lane, part.stream, _NOTHING, None, idle=True) for lane in lanes]
         window = self.window(part.stream, part.place.window)
-        members = window.members(part.place.step, part.lanes.index(lane))
-        lengths = None if window.lengths is None else window.lengths[members]
-        outputs = None if window.outputs is None else window.outputs[members]
-        return MicroBatch(lane, part.stream, window.picks.take(members), lengths, outputs, idle=not len(members))
+        first = part.place.step * window.lanes
+        chosen = reordered(window.groups, np.array([first + part.lanes.index(lane) for lane in lanes], np.int64))
+        picks = window.picks.take(chosen.members)
+        lengths = None if window.lengths is None else window.lengths[chosen.members]
+        outputs = None if window.outputs is None else window.outputs[chosen.members]
+        return [
+            MicroBatch(
+                lane,
+                part.stream,
+                Picks(picks.source[a:b], picks.epoch[a:b], picks.row[a:b]),
+                None if lengths is None else lengths[a:b],
+                None if outputs is None else outputs[a:b],
+                a == b,
+            )
+            for lane, (a, b) in zip(lanes, pairwise(chosen.starts.tolist()), strict=True)
+        ]
 
 
 def _before(place: Place, end: int | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from playhead.recipe.values import Overlong
-from playhead.types import IntArray, kernel
+from playhead.types import IntArray
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,5 @@ def effective(rule: Rule, lengths: IntArray) -> IntArray:
     """What a length costs: d + d * d / Q, rounded up, where the rule has a quadratic term Q."""
     if not rule.quadratic:
         return lengths
-    return _quadratic(lengths, rule.quadratic)
-
-
-@kernel
-def _quadratic(lengths: IntArray, quadratic: int) -> IntArray:
-    out = np.empty(len(lengths), np.int64)
-    q = np.uint64(quadratic)
-    for i in range(len(lengths)):
-        d = np.uint64(lengths[i])
-        out[i] = np.int64(d + (d * d + q - np.uint64(1)) // q)
-    return out
+    squares = lengths.astype(np.uint64) ** 2  # below 2^64, where int64 would overflow
+    return lengths + ((squares + np.uint64(rule.quadratic - 1)) // np.uint64(rule.quadratic)).astype(np.int64)

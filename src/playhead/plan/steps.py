@@ -59,7 +59,10 @@ def fixed_steps(groups: Groups, cost_of: CostOf | None, size: int, how: Arrangem
 
 def reordered(groups: Groups, order: IntArray) -> Groups:
     """The groups in another order."""
-    members, starts = _gather(groups.members, groups.starts, order)
+    starts = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(groups.sizes()[order], out=starts[1:])
+    members = np.empty(starts[-1], np.int64)
+    _gather(groups.members, groups.starts[order], starts, members)
     return Groups(members, starts)
 
 
@@ -91,13 +94,8 @@ def _shuffle_lanes(key: np.uint64, order: IntArray, lanes: int) -> None:
 
 
 @kernel
-def _gather(members: IntArray, starts: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    out_starts = np.zeros(len(order) + 1, np.int64)
-    for g in range(len(order)):
-        out_starts[g + 1] = out_starts[g] + starts[order[g] + 1] - starts[order[g]]
-    out = np.empty(out_starts[-1], np.int64)
-    for g in range(len(order)):
-        begin = starts[order[g]]
-        for i in range(out_starts[g + 1] - out_starts[g]):
-            out[out_starts[g] + i] = members[begin + i]
-    return out, out_starts
+def _gather(members: IntArray, begins: IntArray, out_starts: IntArray, out: IntArray) -> None:
+    for g in range(len(begins)):
+        shift = begins[g] - out_starts[g]
+        for i in range(out_starts[g], out_starts[g + 1]):
+            out[i] = members[i + shift]

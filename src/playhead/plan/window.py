@@ -39,11 +39,6 @@ class Window:
     def num_steps(self) -> int:
         return len(self.groups) // self.lanes
 
-    def members(self, step: int, lane: int) -> IntArray:
-        """The samples of a micro-batch, as positions in `picks`."""
-        at = step * self.lanes + lane
-        return self.groups.members[self.groups.starts[at] : self.groups.starts[at + 1]]
-
 
 def plan_window(stream: Stream, number: int) -> Window:
     """Plan a window. Law: the result depends on the stream and the number alone, and holds whole steps."""

@@ -60,14 +60,14 @@ class ScanJob:
     def run(self) -> Summary:
         """A shard that changes under the scan is refused."""
         before = files_now(self.shard, self.files)
-        writer = _PartWriter(self)
+        writer = _PartWriter(self, before)
         for chunk in self._chunks():
             writer.add(chunk)
         if files_now(self.shard, self.files) != before:
             raise DataError(f"{self.shard.name}: changed while it was scanned", fix="run it again when it is complete")
         if self.section is None and writer.num_rows == 0:
             raise without_rows(self.shard.name, before)
-        return writer.finish(before)
+        return writer.finish()
 
     def _chunks(self) -> Iterator[Chunk]:
         if self.section is None:
@@ -93,8 +93,8 @@ def part_path(directory: Path, files: tuple[FileEntry, ...], section: Section | 
 class _PartWriter:
     """Gathers chunks, and writes a file whenever enough have come."""
 
-    def __init__(self, job: ScanJob) -> None:
-        self._job = job
+    def __init__(self, job: ScanJob, files: tuple[FileEntry, ...]) -> None:
+        self._job, self._files = job, files
         self._roles = tuple(role for role, _ in job.shard.files)
         self._tracks: tuple[Track, ...] = ()
         self._chunks: list[Chunk] = []
@@ -108,6 +108,7 @@ class _PartWriter:
             self._sizes = dict.fromkeys(schema_of(self._job.spec, self._tracks), 0)
         if chunk.arrays.keys() != self._sizes.keys():
             raise self._other_arrays(chunk)
+        self._check_ends(chunk)
         for name, values in chunk.arrays.items():
             self._sizes[name] += len(values)
             self._num_bytes += values.nbytes
@@ -118,9 +119,9 @@ class _PartWriter:
             self._write(_numbered(self._job.path, self._num_files), {})
             self._num_files += 1
 
-    def finish(self, files: tuple[FileEntry, ...]) -> Summary:
+    def finish(self) -> Summary:
         counts = (self.num_rows, self._num_skipped, self._sizes, self._num_files + 1)
-        summary = Summary(files, self._roles, self._tracks, *counts)
+        summary = Summary(self._files, self._roles, self._tracks, *counts)
         self._write(self._job.path, {_SUMMARY: np.frombuffer(msgspec.json.encode(summary), dtype=np.uint8)})
         return summary
 
@@ -131,6 +132,19 @@ class _PartWriter:
         with replacing(path) as file:
             np.savez(file, **(arrays | more))  # type: ignore[arg-type]
         self._chunks, self._num_bytes = [], 0
+
+    def _check_ends(self, chunk: Chunk) -> None:
+        """Refuse rows that end after their file does: a manifest of a file that was cut short."""
+        for track in self._tracks:
+            file = self._files[self._roles.index(track.name)]
+            last = chunk.arrays[track.last].max(initial=0)
+            if last > file.size:
+                raise DataError(
+                    f"{file.path}: a row ends after the file does",
+                    found=f"a file of {file.size:,} bytes",
+                    expected=f"{int(last):,} bytes at least, by {self._job.shard.name}",
+                    fix="restore the file, or take the shard out of the recipe's path",
+                )
 
     def _other_arrays(self, chunk: Chunk) -> DataError:
         return DataError(

@@ -13,6 +13,8 @@ from playhead.formats.rows import Rows, Sample
 from playhead.read.decode import decoded_until
 from playhead.read.generator import SampleGenerator
 from playhead.read.mapping import Mapper
+from playhead.read.media import decode_media
+from playhead.read.media_rules import media_rules
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of
 from playhead.recipe.values import Recipe
@@ -26,6 +28,10 @@ class SampleMaker:
         found = format_of(leaf.source, leaf.path)
         function = map_function(recipe, leaf, given_map)
         self._reader = found.format.open(leaf.source, files)
+        self._files = files
+        self._media = None
+        if recipe.media is not False and getattr(self._reader, "has_media", True):
+            self._media = media_rules(leaf.source.path, recipe.media)
         self._decodes = recipe.decode and found.raw_members
         self._mapper = None if function is None else Mapper(function)
 
@@ -37,10 +43,15 @@ class SampleMaker:
         self, raws: list[Sample], generators: Iterable[SampleGenerator]
     ) -> tuple[list[Sample], PlayheadError | None]:
         """What becomes of them, up to the first that fails, and how that one does."""
-        samples, problem = decoded_until(raws) if self._decodes else (raws, None)
+        samples, problem = raws, None
+        if self._media is not None:
+            samples, problem = decode_media(samples, self._files, self._media)
+        if self._decodes:
+            samples, failed = decoded_until(samples)
+            problem = failed or problem
         if self._mapper is not None:
-            mapped, failed = self._mapper.run(samples, islice(generators, len(samples)))
-            return mapped, failed or problem
+            samples, failed = self._mapper.run(samples, islice(generators, len(samples)))
+            problem = failed or problem
         return samples, problem
 
 

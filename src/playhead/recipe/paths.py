@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import msgspec
 
 from playhead.recipe.patterns import expand_braces
 from playhead.recipe.values import Evaluation, Group, MediaOptions, Recipe, Source
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+from playhead.store import is_url
 
 
 def place(recipe: Recipe, directory: Path) -> Recipe:
@@ -37,7 +35,7 @@ def _place_media(media: bool | MediaOptions, directory: Path) -> bool | MediaOpt
 
 def absolute(path: str, directory: Path) -> str:
     """The path from `directory`, spelt one way however it was reached; URLs as they are."""
-    return path if _URL.match(path) else os.path.normpath(directory / Path(path).expanduser())
+    return path if is_url(path) else os.path.normpath(directory / Path(path).expanduser())
 
 
 def _place_evaluation(chosen: Evaluation, directory: Path, path: str) -> Evaluation:

@@ -1,4 +1,4 @@
-"""The plan's fingerprint: everything that decides the stream, and nothing that does not."""
+"""The plan's fingerprints: of everything that decides the stream, and of nothing that does not."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ from typing import Any
 from playhead.fingerprint import digest
 from playhead.index.table import Table
 from playhead.order.blend import Blend
+from playhead.plan.chain import Link
 from playhead.plan.segments import Segment, Stream
 
 # Changing what any plan contains means raising this, in the same commit as the golden orders.
 PLAN_VERSION = 2
 
 
-def fingerprint(streams: tuple[Stream, ...], fuse: Blend | None, tables: list[list[Table]]) -> str:
-    """Equal where plans are equal. Paths, marks, stores, caches and workers are not in it: data may move."""
-    return digest(
+def first_link(streams: tuple[Stream, ...], fuse: Blend | None, tables: list[list[Table]]) -> Link:
+    """The fingerprint of a recipe without amendments, in force from the start.
+
+    Equal where plans are equal. Paths, marks, stores, caches and workers are not in it: data may move.
+    """
+    found = digest(
         {
             "plan_version": PLAN_VERSION,
             "fuse": None if fuse is None else fuse.shares.tolist(),
             "streams": [_stream(stream, found) for stream, found in zip(streams, tables, strict=True)],
         }
     )
+    return Link(found, (0,) * len(streams))
+
+
+def next_link(link: Link, amendment: Any, first_windows: tuple[int, ...]) -> Link:
+    """The link of an amendment (a JSON-like value) to the plan that `link` is of: it depends on all before it."""
+    return Link(digest([link.fingerprint, amendment]), first_windows)
 
 
 def _stream(stream: Stream, tables: list[Table]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from playhead.errors import RecipeError
 from playhead.index.table import Table
-from playhead.order.exhaustion import Mixture, pieces_of
+from playhead.order.exhaustion import Mixture, blend_key, pieces_of
 from playhead.order.picks import Piece
 from playhead.order.shares import fixed_point, weighted
 from playhead.order.source_order import SourceOrder
@@ -20,14 +20,12 @@ from playhead.plan.segments import Segment, Stream
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Recipe
 from playhead.resolve.batching import Profile, default_balance, profile, resolve_rule
-from playhead.resolve.fingerprints import fingerprint
+from playhead.resolve.fingerprints import first_link
 from playhead.resolve.overlong import check_overlong
 from playhead.resolve.shard_ranges import shard_ranges
 from playhead.resolve.weights import check_turns, check_weights, sample_weights
 from playhead.resolve.window_size import Drawn, default_window_size
 from playhead.seeds import extend, key
-
-SEGMENT = 0
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def resolve(recipe: Recipe, tables: Mapping[str, Table], world_size: int = 1) ->
         check_turns(found, weights)
         fuse = weighted(weights, key(recipe.seed, "fuse"))
     used = [[tables[leaf.path] for leaf in leaves] for leaves in leaves_by_stream(recipe)]
-    return Plan(streams, fuse, fingerprint(streams, fuse, used), interleaved=recipe.parts > 1)
+    return Plan(streams, fuse, (first_link(streams, fuse, used),), interleaved=recipe.parts > 1)
 
 
 def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], world_size: int = 1) -> Plan:
@@ -73,7 +71,7 @@ def resolve_evaluation(recipe: Recipe, split: str, tables: Mapping[str, Table], 
     lanes = branch.lanes or world_size
     rule, size = _rule_and_window(branch, members, orders, lanes)
     stream = _assembled(branch, recipe.seed, members, orders, tuple(pieces), (rule, size, lanes))
-    return Plan((stream,), None, fingerprint((stream,), None, [[member.table for member in members]]))
+    return Plan((stream,), None, (first_link((stream,), None, [[member.table for member in members]]),))
 
 
 def leaves_by_stream(recipe: Recipe, split: str | None = None) -> list[list[Leaf]]:
@@ -112,7 +110,7 @@ def _stream(recipe: Recipe, branch: Branch, tables: Mapping[str, Table], lanes: 
         np.arange(len(members)),
         tuple(member.weight for member in members),
         np.array([order.num_rows for order in orders]),
-        key(recipe.seed, "blend", _stream_name(branch, part), SEGMENT),
+        blend_key(recipe.seed, _stream_name(branch, part), segment=0),
     )
     pieces = pieces_of(mixture, recipe.exhaustion, recipe.epochs, 0, np.zeros(len(members), np.int64))
     rule, size = _rule_and_window(branch, members, orders, lanes)

@@ -108,7 +108,7 @@ class _Count:
     def _multiples(self, steps: int, lanes: int) -> int:
         """The multiples of `lanes` draws that form just short of so many steps."""
         draws = self.draws_for(steps, lanes)
-        deviation = sqrt(draws) * self._deviation + self._uncertainty * steps * lanes
+        deviation = sqrt(draws) * self._added[1] + self._uncertainty * steps * lanes
         margin = next((times * deviation for bound, times in _MARGINS if deviation <= bound * lanes), 0.0)
         return max(1, int(self.draws_for(steps - margin / lanes, lanes) / lanes))
 
@@ -124,9 +124,9 @@ class _Count:
 
     @property
     def _per_draw(self) -> float:
-        """Micro-batches to a draw in the long run."""
+        """Micro-batches to a draw in the long run; as if all were full, where a sample is too small to fill any."""
         few, many = self._formed
-        return (many - few) / self.sample_size
+        return (many - few) / self.sample_size if many > few else self._added[0]
 
     @property
     def _open(self) -> float:
@@ -148,8 +148,8 @@ class _Count:
         return np.maximum(np.minimum(mean, self.rule.limit) if cut else mean, 1.0)
 
     @cached_property
-    def _deviation(self) -> float:
-        """The standard deviation of what one draw adds to the number of micro-batches."""
+    def _added(self) -> tuple[float, float]:
+        """What one draw adds to the number of full micro-batches: the mean, and the standard deviation."""
         rule, chance = self.rule, self.inputs.chance
         if isinstance(rule, Pack):
             added = self._lengths / rule.max_length
@@ -159,7 +159,7 @@ class _Count:
             sizes = np.array([*rule.sizes, 1.0])
             added = 1 / sizes[np.searchsorted(np.array(rule.edges), lower_bounds(), side="left")]
         mean = float(np.cumsum(added * chance)[-1])
-        return sqrt(max(0.0, float(np.cumsum(added * added * chance)[-1]) - mean * mean))
+        return mean, sqrt(max(0.0, float(np.cumsum(added * added * chance)[-1]) - mean * mean))
 
 
 def _typical_draws(profile: Profile, size: int, name: str) -> IntArray:

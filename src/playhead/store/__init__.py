@@ -10,6 +10,7 @@ from playhead.store.joining import JoiningFiles
 from playhead.store.local import LocalFiles, unreadable
 from playhead.store.mapped import load_bytes, read_ahead
 from playhead.store.memory import MEMORY, MemoryFiles
+from playhead.store.remote import RemoteFiles
 from playhead.store.schemes import SchemeFiles, all_files
 from playhead.store.writing import fresh_directory, replacing, swap_directory, sync_directory, writing_to
 
@@ -23,6 +24,7 @@ __all__ = [
     "LocalFiles",
     "MemoryFiles",
     "Ranges",
+    "RemoteFiles",
     "SchemeFiles",
     "Stamp",
     "all_files",

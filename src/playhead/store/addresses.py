@@ -12,9 +12,11 @@ from playhead.errors import DataError
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)/?(.*)\Z", re.IGNORECASE | re.DOTALL)
 _HTTP = ("http", "https")
+_BUCKETS = ("s3", "gs", "az", "abfs", "abfss")
+SCHEMES = (*_BUCKETS, *_HTTP)
+_QUERY = re.compile(r"(https?://[^\s?#\"'()<>]*)[?#][^\s\"'()<>]*", re.IGNORECASE)
 _METADATA_HOSTS = {"metadata", "metadata.google.internal", "metadata.azure.internal", "instance-data"}
 _METADATA_ADDRESSES = {"fd00:ec2::254", "100.100.100.200"}
-SCHEMES = ("s3", "gs", "az", "abfs", "abfss", *_HTTP)
 
 
 @dataclass(frozen=True)
@@ -37,30 +39,36 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None
 
 
+def without_queries(text: str) -> str:
+    """A text in which web addresses are shown without their queries: they may hold signatures."""
+    return _QUERY.sub(r"\1", text)
+
+
 def address_of(url: str) -> Address:
     """Keys of buckets stand in a URL as they are; the path of a web address is percent-encoded, as everywhere."""
     match = _URL.match(url)
     assert match is not None, url
     scheme, store, key = match[1].lower(), match[2], match[3]
+    shown = url if scheme in _BUCKETS else url.partition("?")[0]  # in a key ? is a character or a wildcard
     if scheme == "msc":
         raise DataError(
-            f"{url}: is an address for Multi-Storage Client",
+            f"{shown}: is an address for Multi-Storage Client",
             found="a profile of its configuration, which only it can read",
             expected="the bucket's own address, as in s3://bucket/key",
             fix="name the bucket itself here and wherever else the same data is named",
         )
     if scheme not in SCHEMES:
         raise DataError(
-            f"{url}: no store for {scheme}://",
+            f"{shown}: no store for {scheme}://",
             expected=", ".join(f"{known}://" for known in SCHEMES) + ", or a local path",
             fix="give the address of the bucket itself, or mount it and give a path",
         )
     if not store:
-        raise DataError(f"{url}: names no bucket, container or server", expected=f"{scheme}://<name>/<key>")
+        raise DataError(f"{shown}: names no bucket, container or server", expected=f"{scheme}://<name>/<key>")
     if scheme in _HTTP:
-        if "?" in key or "#" in key:
+        if "?" in url or "#" in url:
             raise DataError(
-                f"{url}: a web address with a query",
+                f"{shown}: a web address with a query",
                 expected="one without ?, such as https://host/data/part-0.jsonl",
                 fix="use the store's own scheme (s3://, gs://, az://) and credentials instead of a signed address",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import sub
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -30,23 +31,31 @@ class Ranges(NamedTuple):
 
 
 class Files(Protocol):
-    """Storage. Threads may share one; it can be pickled, and holds nothing open in the copy.
+    """Storage. Threads may share one; it can be pickled, and the copy holds nothing open.
 
     What is added to storage (joined ranges, counters, a cache) is a wrapper with the same three methods.
+    A file that does not exist is a DataError where it is asked for without a stamp. Whatever else fails is a
+    StoreError that names the path. `playhead.testing.check_files` tests an implementation.
     """
 
     def list(self, pattern: str) -> Sequence[str]:
-        """The files that a pattern names, sorted; one without a wildcard names itself, and must exist."""
+        """The files that a pattern names, sorted, and maybe none; one without a wildcard names itself, and must exist.
+
+        `*`, `?` and `[...]` match within a part of a path, `**` any number of parts; names that begin with a dot only
+        where the pattern has the dot.
+        """
 
     def stamp(self, path: str) -> Stamp:
-        """The size and modification mark of a file. A missing file is a DataError."""
+        """The size and modification mark of a file; the mark changes whenever the file is written to."""
 
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
         """The bytes of each range in the order given, as views of what was read; or in the buffers `into`.
 
-        A file that is not `stamp` is refused with a StoreError; None accepts the file as it is.
+        Law: every byte is of the file that `stamp` was taken of, also while it is replaced or written to; else it is
+        a StoreError, as is a range past the end. None accepts the file as it is now. Ranges may be empty, overlap and
+        come in any order. Each buffer has the size of its range: another size is a ValueError, and nothing is written.
         """
 
 
@@ -103,6 +112,23 @@ def list_files(files: Files, patterns: Sequence[str]) -> list[str]:
                 )
             seen[path] = pattern
     return list(seen)
+
+
+def check_ranges(ranges: Ranges) -> None:
+    """Refuse ranges that end before they begin, or begin before the file: a bug of the caller."""
+    for first, end in zip(*ranges, strict=True):
+        if not 0 <= first <= end:
+            raise ValueError(f"no range of bytes: {first} to {end}")
+
+
+def check_buffers(ranges: Ranges, into: Sequence[memoryview]) -> None:
+    """Refuse buffers that do not fit the ranges: a bug of the caller."""
+    sizes = list(map(sub, ranges.ends, ranges.firsts))
+    if [buffer.nbytes for buffer in into] != sizes:
+        raise ValueError("a buffer for each range is needed, of the size of the range")
+    for buffer in into:
+        if buffer.readonly or buffer.itemsize != 1 or buffer.ndim != 1 or not buffer.contiguous:
+            raise ValueError("a buffer must be a writable, contiguous view of bytes")
 
 
 def missing(path: str) -> DataError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import gt
 
-from playhead.store.files import Buffer, Files, Ranges, Stamp
+from playhead.store.files import Buffer, Files, Ranges, Stamp, check_buffers, check_ranges
 
 NEAR_BYTES = 1 << 14  # reading this much for nothing costs less than another request
 MOST_JOINED_BYTES = 1 << 22
+_COPIED_BYTES = 1 << 12  # bytes of this size on average are copied sooner than a view of them is made
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,19 @@ class JoiningFiles:
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
-        if into is not None or len(ranges.firsts) == 1 or self._far_apart(ranges.firsts):
+        if into is not None:
+            check_buffers(ranges, into)
+        if len(ranges.firsts) < 2 or self._far_apart(ranges.firsts):
             return self.files.read(path, stamp, ranges, into)
         joined, run_of = join_ranges(ranges, self.near_bytes, self.most_bytes)
         if len(joined.firsts) == len(ranges.firsts):
-            return self.files.read(path, stamp, ranges)
-        runs = self.files.read(path, stamp, joined)
-        views = [memoryview(run) for run in runs]
-        begins = joined.firsts
-        return [
-            views[run][first - begins[run] : end - begins[run]] for run, first, end in zip(run_of, *ranges, strict=True)
-        ]
+            return self.files.read(path, stamp, ranges, into)
+        found = _parts(self.files.read(path, stamp, joined), joined.firsts, run_of, ranges)
+        if into is None:
+            return found
+        for buffer, data in zip(into, found, strict=True):
+            buffer[:] = data
+        return into
 
     def _far_apart(self, firsts: Sequence[int]) -> bool:
         """Whether ranges seem spread so widely that hardly any two are near; then sorting them is not worth its time.
@@ -46,27 +50,41 @@ class JoiningFiles:
         A guess from a few of them: a wrong one costs time, and nothing else.
         """
         some = firsts[:: len(firsts) // 8 + 1]
-        return bool(some) and max(some) - min(some) > 2 * self.near_bytes * len(firsts)
+        return max(some) - min(some) > 2 * self.near_bytes * len(firsts)
 
 
 def join_ranges(ranges: Ranges, near_bytes: int, most_bytes: int) -> tuple[Ranges, list[int]]:
     """Runs of near ranges, in order of place, and the run that each range is in.
 
-    Law: every range is inside its run; a run of several is at most `most_bytes` long, with gaps of at most
-    `near_bytes`.
+    Law: every range that is not empty is inside its run; a run has gaps of at most `near_bytes`, is at most as long as
+    `most_bytes` or its longest range, and ends where one of its ranges does.
     """
     firsts, ends = ranges
+    if any(map(gt, firsts, ends)):
+        check_ranges(ranges)
     joined = Ranges([], [])
     run_of = [0] * len(firsts)
-    run_first = run_end = -1
+    run, run_end, near, most = -1, -1, -1, -1
     for i in sorted(range(len(firsts)), key=firsts.__getitem__):
         first, end = firsts[i], ends[i]
-        if joined.firsts and first <= run_end + near_bytes and max(end, run_end) - run_first <= most_bytes:
-            run_end = max(end, run_end)
-            joined.ends[-1] = run_end
-        else:
-            run_first, run_end = first, end
+        if first > near or end > most:
+            if run >= 0:
+                joined.ends.append(run_end)
             joined.firsts.append(first)
-            joined.ends.append(end)
-        run_of[i] = len(joined.firsts) - 1
+            run, run_end, near, most = run + 1, end, end + near_bytes, first + most_bytes
+        elif first < end > run_end:  # an empty range may be past the end of the file
+            run_end, near = end, end + near_bytes
+        run_of[i] = run
+    if run >= 0:
+        joined.ends.append(run_end)
     return joined, run_of
+
+
+def _parts(runs: Sequence[Buffer], begins: Sequence[int], run_of: Sequence[int], ranges: Ranges) -> list[Buffer]:
+    """Each range out of its run: small ones as bytes of their own, others as views."""
+    if sum(ranges.ends) - sum(ranges.firsts) > _COPIED_BYTES * len(run_of):
+        runs = [memoryview(run) for run in runs]
+    if len(runs) == 1:
+        run, begin = runs[0], begins[0]
+        return [run[first - begin : end - begin] for first, end in zip(*ranges, strict=True)]
+    return [runs[run][first - begins[run] : end - begins[run]] for run, first, end in zip(run_of, *ranges, strict=True)]

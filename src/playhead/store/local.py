@@ -6,15 +6,26 @@ import errno
 import glob
 import os
 import resource
+import stat
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import repeat
 from operator import sub
-from pathlib import Path
 from threading import Lock
+from weakref import WeakSet
 
 from playhead.errors import DataError, StoreError
-from playhead.store.files import Buffer, Ranges, Stamp, changed, missing, too_short, vanished
+from playhead.store.files import (
+    Buffer,
+    Ranges,
+    Stamp,
+    changed,
+    check_buffers,
+    check_ranges,
+    missing,
+    too_short,
+    vanished,
+)
 
 _NO_DESCRIPTORS = "raise the limit on open files (`ulimit -n`), or open fewer loaders in one process"
 FAILURES = {
@@ -24,7 +35,10 @@ FAILURES = {
     errno.EIO: "check the disk or the mount, then run it again",
     errno.ESTALE: "check the network file system, then run it again",
 }
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not wait for its writer
 MOST_OPEN = 256  # and at most a quarter of what the process may open
+_FEWEST_OPEN = 16  # however often descriptors run out
 
 
 class LocalFiles:
@@ -32,65 +46,61 @@ class LocalFiles:
 
     def __init__(self, most_open: int | None = None) -> None:
         self._most_open = _most_open() if most_open is None else most_open
-        self._open: OrderedDict[str, _Opened] = OrderedDict()
-        self._lock = Lock()
+        self.close()
+        _all.add(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         return LocalFiles, (self._most_open,)
 
+    def close(self) -> None:
+        """Keep nothing open any more. In a fork another thread may have held the lock: it is made anew."""
+        self._open: OrderedDict[str, _Opened] = OrderedDict()
+        self._lock = Lock()
+
     def list(self, pattern: str) -> Sequence[str]:
         if not glob.has_magic(pattern) or os.path.lexists(pattern):
-            if not Path(pattern).exists():
-                raise missing(pattern)
+            _stat(pattern)
             return [pattern]
         matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
-        return sorted(path for path in matches if not Path(path).is_dir())
+        return sorted(path for path in matches if not os.path.isdir(path))  # noqa: PTH112 - a Path may raise
 
     def stamp(self, path: str) -> Stamp:
-        try:
-            found = os.stat(path)  # noqa: PTH116 - a Path costs as much as the call
-        except OSError as error:
-            raise unreadable(path, error) from error
-        return Stamp(found.st_size, found.st_mtime_ns)
+        return _stamp(path, _stat(path))
 
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
-        opened = self._opened(path, stamp)  # held while it is read: another thread may close it meanwhile
+        if into is not None:
+            check_buffers(ranges, into)
+        opened = self._opened(path, stamp)  # held while it is read: another thread may drop it meanwhile
         try:
             found = opened.read(ranges) if into is None else opened.read_into(ranges, into)
             now = opened.stamp_now()
-        except OSError as error:
-            raise unreadable(path, error) from error
+        except (OSError, MemoryError, OverflowError) as error:
+            self._forget(path)
+            check_ranges(ranges)
+            raise opened.failure(ranges, error) from error
         if now != opened.stamp:
             self._forget(path)
             raise changed(path, now, opened.stamp)
         return found
 
     def _opened(self, path: str, stamp: Stamp | None) -> _Opened:
+        """The file that was stamped, kept open; without a stamp the file that is there now, for one read."""
+        if stamp is None:
+            return self._newly_opened(path)
         with self._lock:
             opened = self._open.get(path)
             if opened is not None:
                 self._open.move_to_end(path)
-        if opened is not None and stamp is None and opened.stamp != self.stamp(path):
-            opened = None  # replaced by another file since it was opened
-        if opened is None:
-            opened = self._newly_opened(path, stamp)
-        if stamp is not None and opened.stamp != stamp:
-            self._forget(path)
-            raise changed(path, opened.stamp, stamp)
-        return opened
-
-    def _newly_opened(self, path: str, stamp: Stamp | None) -> _Opened:
+        if opened is not None and opened.stamp == stamp:
+            return opened
         try:
-            opened = self._with_room(path)
-        except FileNotFoundError as error:
-            raise (missing(path) if stamp is None else vanished(path)) from error
-        except OSError as error:
-            problem = unreadable(path, error)
-            if stamp is not None and not isinstance(problem, StoreError):  # it could be read when it was indexed
-                problem = StoreError(problem.problem, found=problem.found, fix=problem.fix)
-            raise problem from error
+            opened = self._newly_opened(path)
+        except DataError as error:
+            raise vanished(path) from error
+        if opened.stamp != stamp:
+            raise changed(path, opened.stamp, stamp)
         with self._lock:
             self._open[path] = opened
             self._open.move_to_end(path)
@@ -98,16 +108,20 @@ class LocalFiles:
                 self._open.popitem(last=False)
         return opened
 
-    def _with_room(self, path: str) -> _Opened:
-        """A file newly opened; where descriptors run out, once more with those closed that are not being read."""
+    def _newly_opened(self, path: str) -> _Opened:
+        """Where descriptors run out, tried once more with those closed that are not being read; fewer are kept then."""
         try:
-            return _Opened(path)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
+            try:
+                return _Opened(path)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
             with self._lock:
+                self._most_open = min(self._most_open, max(_FEWEST_OPEN, len(self._open) // 2))
                 self._open.clear()
-        return _Opened(path)
+            return _Opened(path)
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
 
     def _forget(self, path: str) -> None:
         with self._lock:
@@ -119,8 +133,8 @@ class _Opened:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.stamp = self.stamp_now()
+        self._descriptor = os.open(path, _OPEN)
+        self.stamp = _stamp(path, os.fstat(self._descriptor))
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
@@ -141,7 +155,7 @@ class _Opened:
         for first, end, buffer in zip(*ranges, into, strict=True):
             size = 0
             while size < end - first:
-                got = os.preadv(self._descriptor, [buffer[size : end - first]], first + size)
+                got = os.preadv(self._descriptor, [buffer[size:]], first + size)
                 if got == 0:
                     raise self._ended(first, end, size)
                 size += got
@@ -164,20 +178,56 @@ class _Opened:
             return changed(self.path, now, self.stamp)
         return too_short(self.path, first, end, size)
 
+    def failure(self, ranges: Ranges, error: Exception) -> DataError | StoreError:
+        """What a failed read means: a range may be too long for memory because it is past the end of the file."""
+        if isinstance(error, OSError):
+            return unreadable(self.path, error)
+        for first, end in zip(*ranges, strict=True):
+            if end > self.stamp.size:
+                return too_short(self.path, first, end, max(0, self.stamp.size - first))
+        return unreadable(self.path, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
+
+
+_all: WeakSet[LocalFiles] = WeakSet()
+
+
+def _after_fork() -> None:
+    for files in _all:
+        files.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 
 def _most_open() -> int:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, limit // 4))
 
 
-def unreadable(path: str, error: OSError) -> DataError | StoreError:
-    """What a failed read means: a StoreError where it says nothing about the file itself."""
-    if error.errno in FAILURES:
-        return StoreError(f"{path}: cannot be read", found=error.strerror, fix=FAILURES[error.errno])
-    if isinstance(error, FileNotFoundError):
+def _stat(path: str) -> os.stat_result:
+    try:
+        return os.stat(path)  # noqa: PTH116 - a Path costs as much as the call
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+
+
+def _stamp(path: str, found: os.stat_result) -> Stamp:
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(
+            f"{path}: cannot be read",
+            found="a directory" if stat.S_ISDIR(found.st_mode) else "a device, a pipe or a socket",
+            expected="a file",
+            fix="correct the path",
+        )
+    return Stamp(found.st_size, found.st_mtime_ns)
+
+
+def unreadable(path: str, error: OSError | ValueError) -> DataError | StoreError:
+    """What a failed call means: a DataError only where there is no such file."""
+    if isinstance(error, ValueError) or error.errno in _NOT_THERE:  # ValueError: no file can have such a name
         return missing(path)
-    return DataError(
+    return StoreError(
         f"{path}: cannot be read",
         found=error.strerror or str(error),
-        fix="check the permissions and the disk it is on",
+        fix=FAILURES.get(error.errno or 0, "check the permissions and the disk it is on"),
     )

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from playhead.store.files import Buffer, Ranges, Stamp, changed, missing, too_short, vanished
+from playhead.store.files import (
+    Buffer,
+    Ranges,
+    Stamp,
+    changed,
+    check_buffers,
+    check_ranges,
+    missing,
+    too_short,
+    vanished,
+)
 from playhead.store.globbing import has_magic, matches
 
 SCHEME = "memory://"
@@ -24,7 +34,7 @@ class MemoryFiles:
     def write(self, path: str, data: bytes) -> str:
         """Put a file in place of whatever was at the path; returns the path."""
         assert path.startswith(SCHEME), path
-        self._files[path] = data, Stamp(len(data), next(_MARKS))
+        self._files[path] = bytes(data), Stamp(len(data), next(_MARKS))
         return path
 
     def remove(self, path: str) -> None:
@@ -36,19 +46,24 @@ class MemoryFiles:
         if not has_magic(pattern):
             raise missing(pattern)
         key = pattern.removeprefix(SCHEME)
-        return sorted(path for path in self._files if matches(path.removeprefix(SCHEME), key))
+        return sorted(path for path in list(self._files) if matches(path.removeprefix(SCHEME), key))
 
     def stamp(self, path: str) -> Stamp:
-        if path not in self._files:
+        found = self._files.get(path)
+        if found is None:
             raise missing(path)
-        return self._files[path][1]
+        return found[1]
 
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
-        if path not in self._files:
+        check_ranges(ranges)
+        if into is not None:
+            check_buffers(ranges, into)
+        file = self._files.get(path)
+        if file is None:
             raise missing(path) if stamp is None else vanished(path)
-        data, now = self._files[path]
+        data, now = file
         if stamp is not None and now != stamp:
             raise changed(path, now, stamp)
         view = memoryview(data)
@@ -59,7 +74,7 @@ class MemoryFiles:
         if into is None:
             return found
         for buffer, piece in zip(into, found, strict=True):
-            buffer[: len(piece)] = piece
+            buffer[:] = piece
         return into
 
 

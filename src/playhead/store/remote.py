@@ -7,7 +7,7 @@ number of times. Endpoints and credentials are those of the environment, as obst
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -15,14 +15,16 @@ from typing import Any
 from playhead.errors import DataError, StoreError
 from playhead.fingerprint import digest
 from playhead.store.addresses import Address, address_of
-from playhead.store.files import Buffer, Ranges, Stamp, changed, too_short, vanished
+from playhead.store.files import Buffer, Ranges, Stamp, changed, check_buffers, check_ranges, too_short, vanished
 from playhead.store.globbing import fixed_part, has_magic, matches
 from playhead.store.remote_errors import asking
 
 _MOST_RETRIES = 6
 _RETRY_SECONDS = 90
-MOST_BYTES = 8 << 20  # in a request: obstore gives each 30 seconds
+_REQUEST_SECONDS = 30  # which is also obstore's own time-out for buckets
+MOST_BYTES = 8 << 20  # in a request: it must end in time
 _MARK_DIGITS = 15  # 60 bits: a mark is a signed 64-bit number
+_SHORTER = "416 Range Not Satisfiable"
 _started: list[int] = []  # the process in which obstore's threads run
 
 
@@ -31,7 +33,7 @@ class RemoteFiles:
 
     def list(self, pattern: str) -> Sequence[str]:
         address = address_of(pattern)
-        if not has_magic(address.key):
+        if not has_magic(pattern.split("/", 3)[-1]):  # as it was written: %5B is no wildcard
             self.stamp(pattern)
             return [pattern]
         _listable(pattern)
@@ -46,45 +48,58 @@ class RemoteFiles:
         with asking(path, address):
             import obstore
 
-            return _stamp(obstore.head(_store(address), address.key))
+            return _stamp_of(obstore.head(_store(address), address.key))
 
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
-        """A request for each range, several for a long one."""
+        """A request for each range, several for a long one, none for an empty one."""
+        check_ranges(ranges)
+        if into is not None:
+            check_buffers(ranges, into)
         if stamp is None:
             stamp = self.stamp(path)
-        address = address_of(path)
-        found = [_range(path, address, stamp, first, end) for first, end in zip(*ranges, strict=True)]
         if into is None:
-            return found
-        for buffer, data in zip(into, found, strict=True):
-            buffer[: len(data)] = data
+            return [b"".join(_pieces(path, stamp, first, end)) for first, end in zip(*ranges, strict=True)]
+        for buffer, first, end in zip(into, *ranges, strict=True):
+            size = 0
+            for piece in _pieces(path, stamp, first, end):
+                buffer[size : size + len(piece)] = piece
+                size += len(piece)
         return into
 
 
-def _range(url: str, address: Address, stamp: Stamp, first: int, end: int) -> bytes:
-    if end > stamp.size:
+def _pieces(url: str, stamp: Stamp, first: int, end: int) -> Iterator[bytes]:
+    if end > max(first, stamp.size):
         raise too_short(url, first, end, max(0, stamp.size - first))
-    pieces = [(low, min(low + MOST_BYTES, end)) for low in range(first, end, MOST_BYTES)]
-    if len(pieces) == 1:
-        return _piece(url, address, stamp, *pieces[0])
-    return b"".join(_piece(url, address, stamp, *piece) for piece in pieces)
+    address = address_of(url)
+    for low in range(first, end, MOST_BYTES):
+        yield _piece(url, address, stamp, low, min(low + MOST_BYTES, end))
 
 
 def _piece(url: str, address: Address, stamp: Stamp, first: int, end: int) -> bytes:
+    try:
+        found, data = _answer(url, address, first, end)
+    except DataError as error:  # it was there when it was stamped
+        raise vanished(url) from error
+    if found != stamp:
+        raise changed(url, found, stamp)
+    if len(data) != end - first:
+        raise too_short(url, first, end, len(data))
+    return data
+
+
+def _answer(url: str, address: Address, first: int, end: int) -> tuple[Stamp, bytes]:
     try:
         with asking(url, address):
             import obstore
 
             answer = obstore.get(_store(address), address.key, options={"range": (first, end)})
-            found = _stamp(answer.meta)
-            data = answer.bytes().to_bytes() if found == stamp else b""
-    except DataError as error:  # it was there when it was stamped
-        raise vanished(url) from error
-    if found != stamp:
-        raise changed(url, found, stamp)
-    return data
+            return _stamp_of(answer.meta), answer.bytes().to_bytes()
+    except StoreError as error:
+        if _SHORTER not in str(error.found):
+            raise
+        return RemoteFiles().stamp(url), b""
 
 
 def list_remote(url: str) -> list[str]:
@@ -109,7 +124,7 @@ def _listable(url: str) -> Address:
     return address
 
 
-def _stamp(about: Any) -> Stamp:
+def _stamp_of(about: Any) -> Stamp:
     """Size, and a mark made of the entity tag; where a store gives none, of the time of the last change."""
     if tag := about["e_tag"]:
         return Stamp(about["size"], int(digest(tag)[:_MARK_DIGITS], 16))
@@ -137,5 +152,6 @@ def _client(store: str, environment: tuple[tuple[str, str], ...]) -> Any:  # noq
     backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2}
     retries = {"max_retries": _MOST_RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS), "backoff": backoff}
     if store.startswith("http"):
-        return from_url(store, retry_config=retries, client_options={"allow_http": store.startswith("http:")})  # type: ignore[call-overload]
+        options = {"allow_http": store.startswith("http:"), "timeout": timedelta(seconds=_REQUEST_SECONDS)}
+        return from_url(store, retry_config=retries, client_options=options)  # type: ignore[call-overload]
     return from_url(store, retry_config=retries)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""What an object store refuses, as letters: what was asked, what it answered, and where the remedy is."""
+"""What an object store refuses, as error messages: what was asked, what it answered, and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playhead.errors import DataError, StoreError
-from playhead.store.addresses import Address
+from playhead.store.addresses import Address, without_queries
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SKIP_SIGNATURE=true for a public bucket)",
@@ -19,29 +19,34 @@ _ENDPOINTS = {
     "az": "AZURE_STORAGE_ENDPOINT (with AZURE_ALLOW_HTTP=true for an http:// one) and AZURE_STORAGE_ACCOUNT_NAME",
 }
 _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
+_REFUSED = ("401 Unauthorized", "403 Forbidden")  # listing is refused without an exception of its own
 _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 
 
 @contextmanager
 def asking(url: str, address: Address) -> Iterator[None]:
-    """Law: whatever the store or the network does, what comes out is an error that names the URL."""
+    """Law: whatever the store or the network does, what comes out is an error that names the URL.
+
+    The client's own error is left out of it: its addresses have queries.
+    """
     from obstore.exceptions import BaseError
 
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        raise explained(url, address, error) from error
+        raise explained(url, address, error) from None
 
 
 def explained(url: str, address: Address, error: Exception) -> DataError | StoreError:
     from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
-    answer = str(error).partition("\n")[0]
+    answer = without_queries(str(error).partition("\n")[0])
     kind = "az" if address.scheme.startswith("ab") else address.scheme
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or "404 Not Found" in answer:
         return DataError(f"{url}: no such object", fix="correct the address, or restore the object")
     no_credentials = any(sign in answer for sign in _NO_CREDENTIALS)
-    if no_credentials or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+    refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
+    if no_credentials or refused or any(sign in answer for sign in _REFUSED):
         return StoreError(
             f"{url}: there are no credentials for it" if no_credentials else f"{url}: you may not read it",
             found=answer,

@@ -1,4 +1,4 @@
-"""What preparing and checking a cache tell."""
+"""What preparing and checking a cache report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CacheReport(Struct, frozen=True):
     dry_run: bool
 
 
-class Progress(Struct, frozen=True):
+class CacheProgress(Struct, frozen=True):
     """A phase of an entry begins, or (`indexes`, `done`) something is done. `total` is how many there will be."""
 
     phase: str

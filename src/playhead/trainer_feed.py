@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from playhead.deal import lanes_per_rank
 from playhead.errors import RecipeError
 from playhead.feed.batch import Batch
-
-if TYPE_CHECKING:
-    from playhead.feed.loader import Loader
-    from playhead.feed.torch_loader import DataLoader
+from playhead.feed.delivery import Delivery
 
 
 class TrainerFeed:
@@ -22,7 +20,7 @@ class TrainerFeed:
     there, so that what was only fetched comes again; where a round is over, with the next one.
     """
 
-    def __init__(self, loader: Loader | DataLoader, deliver: Callable[[Batch], Any] | None = None) -> None:
+    def __init__(self, loader: Delivery, deliver: Callable[[Batch], Any] | None = None) -> None:
         self.loader = loader
         self._deliver = deliver
         self._fetched: deque[Batch] = deque()
@@ -74,13 +72,14 @@ class TrainerFeed:
 
     def _misaligned(self, batch: Batch) -> RecipeError:
         lanes, ranks = self.loader.lanes, self.loader.world_size
+        each = lanes_per_rank(lanes, ranks)
         when = "not taken at the end" if batch.is_last_in_step else "taken in the middle"
         return RecipeError(
             "the optimizer steps of the trainer are not those of the recipe",
             found=f"an optimizer step was {when} of step {batch.step:,}, after lane {batch.lane}",
-            expected=f"one after {lanes // ranks} micro-batches on each rank: "
+            expected=f"one after {each} micro-batches on each rank: "
             f"`lanes` is {lanes}, and the number of ranks {ranks}",
-            fix=f"let the trainer accumulate gradients over {lanes // ranks} batches (Lightning's "
+            fix=f"let the trainer accumulate gradients over {each} batches (Lightning's "
             "`accumulate_grad_batches`, transformers' `gradient_accumulation_steps`), or set `lanes` in the recipe to "
             "ranks * accumulation",
         )

@@ -1,10 +1,13 @@
 """A job and its indexes -> every dataset and blend of the cache, with its size and its name. Nothing is written.
 
-Laws: the same datasets in the same order as megatron-core's builder makes them; none is listed twice.
+Laws: the same datasets in the same order as megatron-core's builder makes them; none is listed twice. The text of each
+description is the one that megatron-core writes into `description.txt`, to the byte: its MD5 is in the name.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,19 +15,18 @@ from math import ceil
 from typing import Any
 
 from playhead.errors import DataError, RecipeError
-from playhead.megatron.describe import describe_blend, describe_dataset, hash_of, text_of
-from playhead.megatron.job import LARGEST_COUNT, MOST_PREFIXES, Blend, Job
+from playhead.megatron.idx import Idx
+from playhead.megatron.job import LARGEST_COUNT, MOST_PREFIXES, MegatronBlend, MegatronJob
 from playhead.megatron.samples import num_samples_of
-from playhead.megatron.splits import SPLITS, Bounds, Matrix, normalise, sequences_of, split_matrix
-from playhead.megatron.survey import Survey
+from playhead.megatron.splits import SPLITS, SplitBounds, SplitMatrix, normalise, sequences_of, split_matrix
 
 _VALID = SPLITS.index("valid")
 _SEPARATE_BELOW = 0.80
-_WHOLE: Bounds = (0.0, 1.0)
+_WHOLE: SplitBounds = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Dataset:
+class DatasetEntry:
     """One prefix in one split: the sequences [first, end), seen `num_epochs` times, cut into `num_samples` samples.
 
     With `separate_last` the last epoch is shuffled apart, its samples being those from `num_first` on.
@@ -48,15 +50,15 @@ class Dataset:
 
     @cached_property
     def name(self) -> str:
-        return f"{hash_of(text_of(self.description))}-GPTDataset-{self.split}"
+        return f"{_hash(self.description)}-GPTDataset-{self.split}"
 
 
 @dataclass(frozen=True)
-class Mixture:
+class BlendEntry:
     """Several datasets drawn by weight up to `size`, or, where it is None, each exactly once through."""
 
     split: str
-    members: tuple[Dataset, ...]
+    members: tuple[DatasetEntry, ...]
     weights: tuple[float, ...]
     size: int | None
     description: dict[str, Any]
@@ -67,76 +69,76 @@ class Mixture:
 
     @cached_property
     def name(self) -> str:
-        return f"{hash_of(text_of(self.description))}-BlendedDataset-{self.split}"
+        return f"{_hash(self.description)}-BlendedDataset-{self.split}"
+
+
+Entry = DatasetEntry | BlendEntry
 
 
 @dataclass(frozen=True)
-class Plan:
+class CachePlan:
     """What a job looks for. `lengths` are those of the datasets that training is given, by split."""
 
-    datasets: tuple[Dataset, ...]
-    mixtures: tuple[Mixture, ...]
+    datasets: tuple[DatasetEntry, ...]
+    blends: tuple[BlendEntry, ...]
     lengths: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [*self.datasets, *self.blends]
 
 
 class _Draft:
     """A plan in the making: the datasets so far, by name."""
 
-    def __init__(self, job: Job, matrix: Matrix | None, surveys: Mapping[str, Survey]) -> None:
-        self.job, self.matrix, self.surveys = job, matrix, surveys
-        self.datasets: dict[str, Dataset] = {}
-        self.mixtures: dict[str, Mixture] = {}
+    def __init__(self, job: MegatronJob, matrix: SplitMatrix | None, indexes: Mapping[str, Idx]) -> None:
+        self.job, self.matrix, self.indexes = job, matrix, indexes
+        self.datasets: dict[str, DatasetEntry] = {}
+        self.blends: dict[str, BlendEntry] = {}
         self.lengths: list[tuple[int, ...]] = [(), (), ()]
 
-    def dataset(self, prefix: str, split: int, bounds: Bounds, size: int | None) -> Dataset:
-        found = _dataset(self.job, self.matrix, self.surveys[prefix], split, bounds, size)
+    def dataset(self, prefix: str, split: int, bounds: SplitBounds, size: int | None) -> DatasetEntry:
+        found = _dataset_entry(self, prefix, split, bounds, size)
         return self.datasets.setdefault(found.name, found)
 
-    def plain(self, prefix: str, split: int, bounds: Bounds) -> None:
+    def plain(self, prefix: str, split: int, bounds: SplitBounds) -> None:
         found = self.dataset(prefix, split, bounds, self.job.sizes[split])
         self.lengths[split] = (*self.lengths[split], found.num_samples)
 
-    def mixture(self, blend: Blend, split: int, bounds: Bounds) -> None:
-        found = _mixture(self, blend, split, bounds)
-        self.mixtures[found.name] = found
+    def blend(self, blend: MegatronBlend, split: int, bounds: SplitBounds) -> None:
+        found = _blend_entry(self, blend, split, bounds)
+        self.blends[found.name] = found
         self.lengths[split] = (found.num_samples,)
 
-    def plan(self) -> Plan:
+    def plan(self) -> CachePlan:
         train, valid, test = self.lengths
-        return Plan(tuple(self.datasets.values()), tuple(self.mixtures.values()), (train, valid, test))
+        return CachePlan(tuple(self.datasets.values()), tuple(self.blends.values()), (train, valid, test))
 
 
-def plan_job(job: Job, surveys: Mapping[str, Survey]) -> Plan:
-    if job.blend is not None:
-        assert job.split is not None
-        return _plan_blend(job, job.blend, split_matrix(job.split), surveys)
-    draft = _Draft(job, None, surveys)
-    for split, blend in enumerate(job.blends or ()):
+def plan_cache(job: MegatronJob, indexes: Mapping[str, Idx]) -> CachePlan:
+    """One blend is split by the matrix; blends of their own have the whole of their data for each split.
+
+    Only under a matrix is a single prefix with a weight a blend.
+    """
+    matrix = None if job.split is None else split_matrix(job.split)
+    draft = _Draft(job, matrix, indexes)
+    for split, blend in enumerate(job.blends or (job.blend,) * len(SPLITS)):
         if blend is None:
             continue
         _check_size(blend, job, split)
-        if len(blend.prefixes) == 1 or (job.multiple_validation_sets and split == _VALID):
-            for prefix in blend.prefixes:
-                draft.plain(prefix, split, _WHOLE)
-        else:
-            draft.mixture(blend, split, _WHOLE)
-    return draft.plan()
-
-
-def _plan_blend(job: Job, blend: Blend, matrix: Matrix, surveys: Mapping[str, Survey]) -> Plan:
-    draft = _Draft(job, matrix, surveys)
-    for split, bounds in enumerate(matrix):
-        _check_size(blend, job, split)
+        bounds = _WHOLE if matrix is None else matrix[split]
         if bounds is None:
             continue
-        if len(blend.prefixes) == 1 and blend.weights is None:
-            draft.plain(blend.prefixes[0], split, bounds)
+        is_plain = len(blend.prefixes) == 1 and (blend.weights is None or matrix is None)
+        if is_plain or (job.multiple_validation_sets and matrix is None and split == _VALID):
+            for prefix in blend.prefixes:
+                draft.plain(prefix, split, bounds)
         else:
-            draft.mixture(blend, split, bounds)
+            draft.blend(blend, split, bounds)
     return draft.plan()
 
 
-def _check_size(blend: Blend, job: Job, split: int) -> None:
+def _check_size(blend: MegatronBlend, job: MegatronJob, split: int) -> None:
     if job.sizes[split] is None and blend.weights is not None:
         raise RecipeError(
             f"{SPLITS[split]}: a weighted blend without a number of samples",
@@ -148,7 +150,7 @@ def _check_size(blend: Blend, job: Job, split: int) -> None:
         raise RecipeError(f"{SPLITS[split]}: {len(blend.prefixes):,} prefixes", expected=f"at most {MOST_PREFIXES:,}")
 
 
-def _mixture(draft: _Draft, blend: Blend, split: int, bounds: Bounds) -> Mixture:
+def _blend_entry(draft: _Draft, blend: MegatronBlend, split: int, bounds: SplitBounds) -> BlendEntry:
     job, size = draft.job, draft.job.sizes[split]
     weights: list[float] | list[int]
     if blend.weights is None:
@@ -168,8 +170,14 @@ def _mixture(draft: _Draft, blend: Blend, split: int, bounds: Bounds) -> Mixture
         _check_weight(member, weight)
     if size is not None:
         weights = normalise(list(weights))  # once more: the last digits may move, and Megatron does
-    description = describe_blend([member.description for member in members], SPLITS[split], weights, size)
-    return Mixture(SPLITS[split], tuple(members), tuple(weights), size, description)
+    description = {
+        "class": "BlendedDataset",
+        "datasets": [member.description for member in members],
+        "split": SPLITS[split],
+        "weights": weights,
+        "size": size,
+    }
+    return BlendEntry(SPLITS[split], tuple(members), tuple(weights), size, description)
 
 
 def _with_surplus(count: int, surplus: float) -> int:
@@ -183,7 +191,7 @@ def _with_surplus(count: int, surplus: float) -> int:
     return ceil(found)
 
 
-def _check_weight(member: Dataset, weight: float) -> None:
+def _check_weight(member: DatasetEntry, weight: float) -> None:
     if weight <= 0:
         raise DataError(
             f"{member.prefix}: has no {member.split} sample to blend",
@@ -193,16 +201,14 @@ def _check_weight(member: Dataset, weight: float) -> None:
         )
 
 
-def _dataset(job: Job, matrix: Matrix | None, survey: Survey, split: int, bounds: Bounds, size: int | None) -> Dataset:
-    name, prefix = SPLITS[split], survey.idx.prefix
-    first, end = sequences_of(bounds, survey.idx.num_sequences)
-    tokens = survey.tokens(first, end)
+def _dataset_entry(draft: _Draft, prefix: str, split: int, bounds: SplitBounds, size: int | None) -> DatasetEntry:
+    job, idx, name = draft.job, draft.indexes[prefix], SPLITS[split]
+    first, end = sequences_of(bounds, idx.num_sequences)
+    tokens = idx.token_counts[first, end]
     if tokens == 0:
         raise DataError(
             f"{prefix}: no token for {name}",
-            found=f"{end - first:,} of {survey.idx.num_sequences:,} sequences, all empty"
-            if end > first
-            else "no sequence",
+            found=f"{end - first:,} of {idx.num_sequences:,} sequences, all empty" if end > first else "no sequence",
             expected="at least one token; Megatron would go round for ever looking for one",
             fix=f"give {name} a larger share in --split (or none at all: 0), or more data",
         )
@@ -212,7 +218,7 @@ def _dataset(job: Job, matrix: Matrix | None, survey: Survey, split: int, bounds
     before = ((epochs - 1) * tokens - 1) // job.sequence_length
     per_epoch = (tokens - 1) // job.sequence_length
     separate = epochs > 1 and size is not None and size - before < int(_SEPARATE_BELOW * per_epoch)
-    return Dataset(
+    return DatasetEntry(
         prefix=prefix,
         split=name,
         first=first,
@@ -223,5 +229,30 @@ def _dataset(job: Job, matrix: Matrix | None, survey: Survey, split: int, bounds
         num_first=before if separate else num_samples,
         sequence_length=job.sequence_length,
         seed=job.seed,
-        description=describe_dataset(job, matrix, prefix, name, size),
+        description=_describe(job, draft.matrix, prefix, name, size),
     )
+
+
+def _describe(
+    job: MegatronJob, matrix: SplitMatrix | None, prefix: str, split: str, num_samples: int | None
+) -> dict[str, Any]:
+    """What identifies one prefix in one split; the order of the keys is part of it."""
+    return {
+        "class": "GPTDataset",
+        "dataset_path": prefix,
+        "num_samples": num_samples,
+        "index_split": split,
+        "random_seed": job.seed,
+        "sequence_length": job.sequence_length,
+        "split": job.split,
+        "split_matrix": None if matrix is None else [None if bounds is None else list(bounds) for bounds in matrix],
+        "tokenizer": job.tokenizer,
+    }
+
+
+def text_of(description: dict[str, Any]) -> str:
+    return json.dumps(description, indent=4)
+
+
+def _hash(description: dict[str, Any]) -> str:
+    return hashlib.md5(text_of(description).encode("utf-8"), usedforsecurity=False).hexdigest()

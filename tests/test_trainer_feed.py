@@ -10,7 +10,7 @@ import pytest
 
 from deliveries import LANES, seen, stream
 from playhead import Loader, RecipeError
-from playhead.feed.trainer_feed import TrainerFeed
+from playhead.trainer_feed import TrainerFeed
 
 
 def feed_of(recipe: Any, **how: Any) -> TrainerFeed:

@@ -3,60 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from playhead.errors import DataError, PrepareError
+from playhead.errors import DataError, PlayheadError, PrepareError
+from playhead.jobs import Call, Job, Local, run_jobs
 from playhead.megatron.blending import exhaustive_rows, weighted_rows
-from playhead.megatron.describe import text_of
-from playhead.megatron.files import (
+from playhead.megatron.cache_plan import BlendEntry, DatasetEntry, Entry, text_of
+from playhead.megatron.entry_files import (
     ArrayFile,
     Manifest,
     array_path,
     arrays_of,
     description_path,
-    encode_manifest,
     manifest_path,
 )
 from playhead.megatron.idx import Idx
-from playhead.megatron.npy import Sink, write_header, write_piece
-from playhead.megatron.plan import Dataset, Mixture
 from playhead.megatron.samples import sample_rows
-from playhead.megatron.staging import staged
+from playhead.megatron.staging import Sink, staged
 from playhead.megatron.twister import Twister
 from playhead.types import Array
 
 Phase = Callable[[str], None]
 
 
-def build_dataset(cache: Path, entry: Dataset, idx: Idx, manifest: Manifest, phase: Phase) -> None:
+def build_dataset(cache: Path, entry: DatasetEntry, idx: Idx, manifest: Manifest, phase: Phase) -> None:
     """Law: after it the files are whole; after a failure none of them has changed."""
     documents, samples, shuffled = arrays_of(entry)
     twister = Twister(entry.seed)
     with _files(cache, entry, manifest) as create:
         phase("documents")
         order = document_order(entry, twister)
-        write_piece(create(documents), order)
-        phase("samples")
-        file = create(samples)
-        with ThreadPoolExecutor(1) as beside:  # both follow from the documents' order, and neither from the other
-            written = beside.submit(_write_samples, file, entry, idx, order, samples)
-            del order
-            phase("shuffle")
-            write_piece(create(shuffled), shuffle_order(entry, twister, shuffled))
-            written.result()
+        create(documents).write(order.data)
+        sample_file, shuffle_file = create(samples), create(shuffled)
+        both = (  # they follow from the documents' order, and neither from the other
+            Call("samples", lambda: _write_samples(sample_file, entry, idx, order, samples)),
+            Call("shuffle", lambda: shuffle_file.write(shuffle_order(entry, twister, shuffled).data)),
+        )
+        for call in both:
+            phase(call.name)
+        run_jobs(both, Local(len(both), threads=True), _raise)
 
 
-def _write_samples(file: Sink, entry: Dataset, idx: Idx, order: Array, array: ArrayFile) -> None:
+def _raise(_: Job[Any], outcome: Any) -> None:
+    if isinstance(outcome, PlayheadError):
+        raise outcome
+
+
+def _write_samples(file: Sink, entry: DatasetEntry, idx: Idx, order: Array, array: ArrayFile) -> None:
     lengths = idx.lengths(entry.first, entry.end)
     for rows in sample_rows(lengths, order, entry.first, entry.sequence_length, entry.num_samples, array.dtype):
-        write_piece(file, rows)
+        file.write(rows.data)
 
 
-def document_order(entry: Dataset, twister: Twister) -> Array:
+def document_order(entry: DatasetEntry, twister: Twister) -> Array:
     """The sequences of all epochs, shuffled together, or the last epoch apart."""
     count = entry.end - entry.first
     order = np.empty(entry.num_positions, np.int32)
@@ -67,14 +71,14 @@ def document_order(entry: Dataset, twister: Twister) -> Array:
     return order
 
 
-def shuffle_order(entry: Dataset, twister: Twister, array: ArrayFile) -> Array:
+def shuffle_order(entry: DatasetEntry, twister: Twister, array: ArrayFile) -> Array:
     order = np.arange(array.shape[0], dtype=array.dtype)
     twister.shuffle(order[: entry.num_first])
     twister.shuffle(order[entry.num_first :])
     return order
 
 
-def build_mixture(cache: Path, entry: Mixture, manifest: Manifest, phase: Phase) -> None:
+def build_blend(cache: Path, entry: BlendEntry, manifest: Manifest, phase: Phase) -> None:
     """Law: as for a dataset. A dataset asked for more samples than it has is an error before anything is in place."""
     datasets, samples = arrays_of(entry)
     drawn = np.zeros(len(entry.members), np.int64)
@@ -85,19 +89,13 @@ def build_mixture(cache: Path, entry: Mixture, manifest: Manifest, phase: Phase)
         rows = weighted_rows(np.array(entry.weights, np.float64), entry.size, drawn)
     with _files(cache, entry, manifest) as create:
         dataset_file, sample_file = create(datasets), create(samples)
-        with ThreadPoolExecutor(1) as beside:  # a chunk is written while the next is made
-            writing: list[Future[None]] = []
-            for some_datasets, some_samples in rows:
-                while writing:
-                    writing.pop().result()
-                writing.append(beside.submit(write_piece, dataset_file, some_datasets))
-                writing.append(beside.submit(write_piece, sample_file, some_samples))
-            for written in writing:
-                written.result()
+        for some_datasets, some_samples in rows:
+            dataset_file.write(some_datasets.data)
+            sample_file.write(some_samples.data)
         _check_drawn(entry, drawn)
 
 
-def _check_drawn(entry: Mixture, drawn: Array) -> None:
+def _check_drawn(entry: BlendEntry, drawn: Array) -> None:
     for member, count in zip(entry.members, drawn.tolist(), strict=True):
         if count > member.num_samples:
             raise DataError(
@@ -109,7 +107,7 @@ def _check_drawn(entry: Mixture, drawn: Array) -> None:
 
 
 @contextmanager
-def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterator[Callable[[ArrayFile], Sink]]:
+def _files(cache: Path, entry: Entry, manifest: Manifest) -> Iterator[Callable[[ArrayFile], Sink]]:
     """Files to fill. All of them take their names when the block ends, the description last; none if it fails.
 
     A kill in between leaves no description, and Megatron takes the entry for missing, not for whole.
@@ -118,13 +116,14 @@ def _files(cache: Path, entry: Dataset | Mixture, manifest: Manifest) -> Iterato
     with explaining(cache), staged(cache, retired) as stage:
 
         def create(array: ArrayFile) -> Sink:
-            file = stage(array_path(cache, entry, array.affix))
-            write_header(file, array.dtype, array.shape)
+            file = stage(array_path(cache, entry, array))
+            file.write(array.header)
             return file
 
         yield create
         stage(description_path(cache, entry)).write(text_of(entry.description).encode("utf-8"))
-        stage(manifest_path(cache, entry)).write(encode_manifest(manifest))
+        encoded = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+        stage(manifest_path(cache, entry)).write(encoded + b"\n")
 
 
 @contextmanager

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from playhead.errors import RecipeError
-from playhead.megatron.files import arrays_of, num_bytes_of
-from playhead.megatron.plan import Dataset, Mixture
+from playhead.megatron.cache_plan import BlendEntry, Entry
+from playhead.megatron.entry_files import arrays_of, num_bytes_of
 
 _BASE_BYTES = 150 << 20  # Python, numpy, numba and the compiled kernels
 _CHUNK_BYTES = 32 << 20
 _SECONDS_PER_GB = 6.0  # measured, see docs/megatron.md
 
-Entry = Dataset | Mixture
-
 
 def memory_of(entry: Entry) -> int:
     """The most that is held at once: the documents' order with the lengths, and the samples' order."""
-    if isinstance(entry, Mixture):
+    if isinstance(entry, BlendEntry):
         return _CHUNK_BYTES
     documents, _, shuffled = arrays_of(entry)
     return documents.num_bytes + 4 * (entry.end - entry.first) + shuffled.num_bytes + _CHUNK_BYTES

@@ -1,0 +1,232 @@
+"""The batches of one rank in time: where delivery stands, and the batches from there on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from playhead.deal import Identity
+from playhead.errors import PlayheadError, StateError
+from playhead.feed.batch import Batch, batch_of
+from playhead.feed.derived import totals_of
+from playhead.feed.ledger import Recorder
+from playhead.feed.lightning_guard import refuse_lightning
+from playhead.feed.pool import Pool, Results
+from playhead.feed.produce import Blueprint, Produced
+from playhead.feed.quarantine import Quarantine
+from playhead.feed.rank_stream import RankStream
+from playhead.feed.state import Position, check_takeover, read_state, restore, save
+from playhead.feed.tasks import Task, TaskMaker
+from playhead.feed.totals import Sum, Totals, nothing_yet
+from playhead.plan.segments import round_end
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_NUMBERS = count()
+
+
+class Delivery:
+    """What every loader is: batches in order, a state after each, totals, and rounds.
+
+    The loaders for numpy and torch are a Delivery with a constructor of their own, and override nothing: what differs
+    between them is the pool. They inherit, for the alternative is to write a dozen methods that pass a call on in each.
+    """
+
+    def __init__(self, stream: RankStream, blueprint: Blueprint, new_pool: Callable[[], Pool]) -> None:
+        self._number = next(_NUMBERS)
+        self._stream = stream
+        self._payload = blueprint.fingerprint()
+        self._new_pool = new_pool
+        self._pool = new_pool()
+        self._results: Results | None = None
+        self._at: Position | None = None
+        self._state: Any = None  # loaded before the world size was known, where the plan depends on it
+        self._restored = 0  # how often a state was loaded: an iteration that sees it change begins again from there
+        self._resumes = False  # whether a state was loaded and nothing asked for since
+
+    @property
+    def rank(self) -> int:
+        return self._identity().rank
+
+    @property
+    def world_size(self) -> int:
+        return self._identity().world_size
+
+    @property
+    def lanes(self) -> int:
+        """The micro-batches of a step, on all ranks together."""
+        return self._stream.plan.lanes
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finite stream has delivered its round: iterating then gives nothing until `next_round`."""
+        return self._stream.plan.round_of(self._position.cursor) > self._position.round
+
+    def next_round(self) -> None:
+        """Begin another round of a finite stream (`epochs` more passes, or all there is once more)."""
+        if not self.finished:
+            endless = round_end(self._stream.plan.streams[0], 0) is None
+            raise PlayheadError(
+                "there is no next round: the stream is endless" if endless else "the round under way is not over",
+                found=f"the loader stands at step {self._position.cursor.step:,} of round {self._position.round}",
+                fix="call next_round() only where `loader.finished` is true",
+            )
+        self._at = replace(self._position, round=self._position.round + 1)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches from where delivery stands to the end of the round."""
+        while (results := self._begin()) is not None:
+            restored = self._restored
+            try:
+                for task, produced in results:
+                    yield self._delivered(task, produced)
+                    if self._results is not results:
+                        raise _overtaken()
+                    if self._restored != restored:
+                        break  # and begin again from there
+                else:
+                    return
+            finally:
+                results.close()
+
+    def __len__(self) -> int:
+        return self._stream.num_batches()
+
+    def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
+        """The state after the last batch delivered, or after a given one: for trainers that fetch ahead."""
+        if after is None:
+            if self._stream.split is None:
+                refuse_lightning("_state_dicts")
+            return save(self._position, self._stream.plan, self._payload)
+        if not isinstance(after, Batch):
+            raise StateError(
+                "the state is asked for after something that is not a batch",
+                found=f"a {type(after).__name__}",
+                expected="a Batch, as the loader delivered it: a dictionary made of it does not know where it stands",
+                fix="keep the batch itself, and call state_dict(after=batch)",
+            )
+        if after.task.loader != self._number:
+            raise StateError(
+                "the batch was delivered by another loader",
+                expected="a batch of this loader: the state after it would be of the other's stream",
+                fix="call state_dict(after=batch) of the loader that delivered the batch",
+            )
+        return save(after.task.after, self._stream.plan, self._payload)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state; an iteration under way goes on from there with its next batch."""
+        if not self._stream.can_plan:
+            read_state(state)
+            self._state = state
+        else:
+            position = restore(state, self._stream.plan, self._payload)
+            if self._stream.is_identified:
+                check_takeover(position, self.lanes, self._stream.identity().world_size)
+            self._at, self._state = position, None
+        self._restored += 1
+        self._resumes = True
+
+    def totals(self) -> dict[str, Totals]:
+        """Samples, length and padding delivered so far on all ranks together: under "all", and by source."""
+        return totals_of(self._stream.plan, self._position)
+
+    def close(self) -> None:
+        """End the workers. The loader may be iterated again; new workers start then."""
+        if self._results is not None:
+            self._results.close()
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pool"):
+            self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies, and pickles, go on from the same place with workers of their own."""
+        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_results")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _results=None)
+        self._pool = self._new_pool()
+
+    def _begin(self) -> Results | None:
+        """What an iteration that begins now delivers, to the end of the round; None where that is over.
+
+        An evaluation set starts from its beginning every time, except right after a state was loaded.
+        """
+        identity = self._identity()
+        resumes, self._resumes = self._resumes, False
+        if self._results is not None:  # of an earlier iteration, which may have been left in the middle
+            self._results.close()
+            self._results = None
+        if self._stream.split is not None and (not resumes or self.finished):
+            self._at = self._start()
+        elif self.finished:
+            refuse_lightning("__next__")
+            return None  # no worker need start to find that out
+        plan, recipe = self._stream.plan, self._stream.recipe
+        replaces = "substitute" in (recipe.on_error, recipe.on_length_mismatch)
+        maker = TaskMaker(plan, recipe, self._stream.units, identity, self._quarantine if replaces else None)
+        self._results = self._pool.results(maker.tasks(self._position, self._number))
+        return self._results
+
+    def _delivered(self, task: Task, produced: Produced) -> Batch:
+        """The batch of a task, after which delivery stands from now on."""
+        before = self._position
+        if before.lanes_done == 0:
+            self._stream.identity()
+        if produced.incidents:
+            self._quarantine.record(produced.incidents)
+        if self._recorder is not None and task.is_last_in_step:
+            self._recorder.moved(before.cursor, task.after.cursor)
+        self._at = task.after
+        names = self._stream.plan.streams[task.work.request.stream].source_names
+        return batch_of(task, produced.payload, names, produced.incidents)
+
+    @property
+    def _position(self) -> Position:
+        """Where delivery stands."""
+        if self._state is not None:
+            self._at, self._state = restore(self._state, self._stream.plan, self._payload), None
+        if self._at is None:
+            self._at = self._start()
+        return self._at
+
+    def _start(self) -> Position:
+        plan = self._stream.plan
+        return Position(plan.start(), 0, Sum(nothing_yet(plan)))
+
+    def _identity(self) -> Identity:
+        """Who we are: a number of ranks that cannot go on from the state that was loaded is refused."""
+        found = self._stream.identity()
+        if self._at is not None and self._at.lanes_done:
+            check_takeover(self._at, self.lanes, found.world_size)
+        return found
+
+    @cached_property
+    def _quarantine(self) -> Quarantine:
+        rows = {leaf.source.name: table.num_rows for sources in self._stream.sources for leaf, table in sources}
+        return Quarantine(self._stream.recipe, self._stream.plan.fingerprint, self._stream.identity().rank, rows)
+
+    @cached_property
+    def _recorder(self) -> Recorder | None:
+        records = self._stream.identity().rank == 0 and self._stream.split is None
+        return Recorder(self._stream.recipe, self._stream.plan) if records else None
+
+
+def _overtaken() -> PlayheadError:
+    """Batches dealt to two iterations in turn would be in neither's order."""
+    return PlayheadError(
+        "this iteration is over: a later one of the same loader goes on from where it was",
+        fix="keep to one iteration at a time, or make a second loader",
+    )
