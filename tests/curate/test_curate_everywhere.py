@@ -26,6 +26,7 @@ from playhead.feed.loader import Loader
 from playhead.jobs import Ray
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
+from playhead.store import MEMORY
 
 TALK = [
     {"start": 0.5, "end": 6.0, "text": "good morning"},
@@ -61,6 +62,27 @@ def test_long_recordings_are_cut_into_the_same_kinds_of_files(tmp_path: Path) ->
     rows = lines(tmp_path / "out" / "rows-00000.jsonl") + lines(tmp_path / "out" / "rows-00001.jsonl")
     assert [row["audio_filepath"] for row in rows] == [f"{i}.wav" for i in range(6)]
     assert "lost_too_short" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_manifests_and_recordings_in_memory_are_curated_within_one_process(tmp_path: Path) -> None:
+    manifest = talks(tmp_path / "in.jsonl")
+    for i in range(6):
+        samples = np.random.default_rng(i).integers(-9999, 9999, 60 * 8000, dtype=np.int16)
+        soundfile.write(tmp_path / f"{i}.wav", samples, 8000)
+        MEMORY.write(f"memory://talks/deep/{i}.wav", (tmp_path / f"{i}.wav").read_bytes())
+    MEMORY.write("memory://talks/deep/in.jsonl", manifest.read_bytes())
+    for words, out in (([str(manifest)], "local"), (["memory://talks"], "memory")):
+        report = curate_windows(words, tmp_path / out, CUT, workers=1, shards=ShardConfig())
+        assert report.shards is not None
+        assert report.shards.num_windows == 12
+    local, memory = (lines(tmp_path / out / "windows.jsonl") for out in ("local", "memory"))
+    assert [line["id"] for line in local] == [line["id"] for line in memory]
+    assert {line["source"]["file"] for line in memory} == {"memory://talks/deep/in.jsonl"}
+    clips = []
+    for out in ("local", "memory"):
+        with tarfile.open(tmp_path / out / "audio-00000.tar") as tar:
+            clips.append({one.name: tar.extractfile(one).read() for one in tar if one.name.endswith(".wav")})
+    assert clips[0] == clips[1]
 
 
 def test_a_recipe_reads_the_windows_of_long_recordings(tmp_path: Path) -> None:

@@ -30,22 +30,13 @@ windows = st.lists(
 
 def facts_of(durations: list[float], speakers: list[int], overlaps: list[float], kept: list[int]) -> RowFacts:
     return RowFacts(
-        num_segments=1,
-        last_end=0.0,
-        total_dur=0.0,
+        numbers={"num_windows": len(durations)},
         losses={},
-        truncation_events=0,
-        low_rate=False,
         durations=np.array(durations, dtype=np.float64),
         speakers=np.array(speakers, dtype=np.int64),
         overlaps=np.array(overlaps, dtype=np.float64),
         kept=np.array(kept, dtype=np.int64),
         kept_overlaps=np.array([overlaps[i] for i in kept], dtype=np.float64),
-        kept_dur=0.0,
-        total_dur_window=0.0,
-        filtered_dur=0.0,
-        build_seconds=0.0,
-        filter_seconds=0.0,
     )
 
 

@@ -30,7 +30,7 @@ CUT_REASONS = {
 }
 MEANINGS = {**WINDOW_REASONS, **CUT_REASONS}
 
-
+WAYS = ("silence", "hop")
 _NEEDED = ("start", "end")
 
 
@@ -129,9 +129,6 @@ def is_finite(value: Any) -> bool:
 def _check(good: bool, name: str, config: WindowConfig, expected: str) -> None:
     if not good:
         raise RecipeError(f"{name}: out of range", found=describe(getattr(config, name)), expected=expected)
-
-
-WAYS = ("silence", "hop")
 
 
 class CutConfig(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -9,10 +10,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from playhead.curate.build import LOSS_NAMES, add_up, build_windows, speaker_durations
+from playhead.curate.build import add_up, build_windows, speaker_durations
 from playhead.curate.config import CutConfig, WindowConfig
 from playhead.curate.cutting import cut_row
-from playhead.curate.fast_windows import curate_fast, suits
+from playhead.curate.fast_windows import WindowedRow, curate_fast, suits
 from playhead.curate.kernels import FloatArray, overlaps_of
 from playhead.curate.manifest import WindowSource, speakers_of, window_lines
 from playhead.curate.overlap import among, filter_overlaps, times_of
@@ -58,9 +59,7 @@ class Curator:
             return None
         self._encode_into(found.row, self._line)
         self._line += b"\n"
-        facts = _facts(row, found.row, found.heard, found.kept, found.overlaps, found.kept_overlaps)
-        facts.build_seconds, facts.filter_seconds = found.build_seconds, found.filter_seconds
-        return Curated(self._line, window_lines(row, found.kept_segments, WindowSource(file, number)), facts)
+        return self._curated(self._line, row, found, WindowSource(file, number))
 
     def plainly(self, row: Any, file: str = "", number: int = 0) -> Curated:
         """The row by the stages' plain functions."""
@@ -75,35 +74,36 @@ class Curator:
         times = [times_of(window) for window in windows]
         heard = np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64)
         kept = among(times, found["filtered"]) if windows else []
-        facts = _facts(row, found, heard, kept, overlaps_of(times), overlaps_of([times[i] for i in kept]))
-        facts.low_rate = row["audio_sample_rate"] < self._config.min_sample_rate
-        facts.build_seconds, facts.filter_seconds = between - began, ended - between
-        return Curated(
-            line, window_lines(row, [windows[i]["segments"] for i in kept], WindowSource(file, number)), facts
+        done = WindowedRow(
+            found,
+            heard,
+            overlaps_of(times),
+            kept,
+            overlaps_of([times[i] for i in kept]),
+            [windows[i]["segments"] for i in kept],
+            between - began,
+            ended - between,
         )
+        return self._curated(line, row, done, WindowSource(file, number))
 
-
-def _facts(
-    row: CurateRow, found: CurateRow, heard: IntArray, kept: list[int], overlaps: FloatArray, kept_overlaps: FloatArray
-) -> RowFacts:
-    """Of a row and what was found in it: speakers and overlaps of all windows; numbers and overlaps of the kept."""
-    stats, has_windows = found["stats"], bool(found["windows"])
-    durations = found["total_dur_list_window"] if has_windows else []
-    return RowFacts(
-        num_segments=stats["total_segments"],
-        last_end=float(max([segment["end"] for segment in row["segments"]], default=0.0)),
-        total_dur=stats["total_dur"],
-        losses={reason: (stats[a], stats[b]) for reason, (a, b) in zip(WindowConfig.reasons, LOSS_NAMES, strict=True)},
-        durations=np.array(durations, dtype=np.float64),
-        speakers=heard,
-        overlaps=overlaps,
-        kept=np.array(kept, dtype=np.int64),
-        kept_overlaps=kept_overlaps,
-        kept_dur=add_up([durations[i] for i in kept]),
-        total_dur_window=found["total_dur_window"] if has_windows else 0.0,
-        filtered_dur=found["filtered_dur"] if has_windows else 0.0,
-        truncation_events=found["truncation_events"],
-    )
+    def _curated(self, line: bytes | bytearray, row: CurateRow, done: WindowedRow, source: WindowSource) -> Curated:
+        has_windows = bool(done.row["windows"])
+        facts = _facts(
+            done.row["stats"],
+            WindowConfig.reasons,
+            done.row["total_dur_list_window"] if has_windows else [],
+            done.heard,
+            done.overlaps,
+            done.kept,
+            done.kept_overlaps,
+            seconds_recorded=float(max([segment["end"] for segment in row["segments"]], default=0.0)),
+            num_low_rate=row["audio_sample_rate"] < self._config.min_sample_rate,
+            num_truncations=done.row["truncation_events"],
+            filtered_dur=done.row["filtered_dur"] if has_windows else 0.0,
+            process_entry_time=done.build_seconds,
+            filter_time=done.filter_seconds,
+        )
+        return Curated(line, window_lines(row, done.kept_segments, source), facts)
 
 
 class Cutter:
@@ -118,32 +118,49 @@ class Cutter:
         began = perf_counter()
         check_row(row, required=("audio_filepath",))
         found = cut_row(row, self._config)
-        facts = _cut_facts(row, found)
-        facts.build_seconds = perf_counter() - began
-        windows = found["windows"]
-        times = [(window["start"], window["end"]) for window in windows]
-        source = WindowSource(file, number)
-        lines = window_lines(row, [window["segments"] for window in windows], source, times)
-        return Curated(write_row(found), lines, facts)
+        ended = perf_counter()
+        segments = [window["segments"] for window in found["windows"]]
+        times = [(window["start"], window["end"]) for window in found["windows"]]
+        durations = [end - start for start, end in times]
+        overlaps = overlaps_of([(end, start) for start, end in times])
+        ends = [segment["end"] for segment in row.get("segments", [])]
+        facts = _facts(
+            found["stats"],
+            CutConfig.reasons,
+            durations,
+            np.array([len(speakers_of(each)) for each in segments], dtype=np.int64),
+            overlaps,
+            range(len(times)),
+            overlaps,
+            seconds_recorded=float(row.get("duration") or max(ends, default=0.0)),
+            filtered_dur=add_up(durations) or 0.0,
+            process_entry_time=ended - began,
+        )
+        return Curated(write_row(found), window_lines(row, segments, WindowSource(file, number), times), facts)
 
 
-def _cut_facts(row: CurateRow, found: CurateRow) -> RowFacts:
-    stats, windows = found["stats"], found["windows"]
-    times = [(window["end"], window["start"]) for window in windows]
-    durations = [end - start for end, start in times]
-    overlaps = overlaps_of(times)
-    ends = [segment["end"] for segment in row.get("segments", [])]
-    return RowFacts(
-        num_segments=stats["total_segments"],
-        last_end=float(row.get("duration") or max(ends, default=0.0)),
-        total_dur=stats["total_dur"],
-        losses={name: (stats[f"lost_{name}"], stats[f"dur_lost_{name}"]) for name in CutConfig.reasons},
-        durations=np.array(durations, dtype=np.float64),
-        speakers=np.array([len(speakers_of(window["segments"])) for window in windows], dtype=np.int64),
-        overlaps=overlaps,
-        kept=np.arange(len(windows)),
-        kept_overlaps=overlaps,
-        kept_dur=add_up(durations),
-        total_dur_window=sum(durations, 0.0),
-        filtered_dur=sum(durations, 0.0),
-    )
+def _facts(
+    stats: CurateRow,
+    reasons: Iterable[str],
+    durations: list[float],
+    speakers: IntArray,
+    overlaps: FloatArray,
+    kept: Sequence[int],
+    kept_overlaps: FloatArray,
+    **numbers: float,
+) -> RowFacts:
+    """Of a row's stats, of all its windows, and of those that are kept, by number."""
+    added = {
+        "num_rows": 1,
+        "num_segments": stats["total_segments"],
+        "seconds_in": stats["total_dur"],
+        "num_without_windows": not durations,
+        "num_windows": len(durations),
+        "num_kept": len(kept),
+        "seconds_windows": add_up(durations) or 0.0,
+        "seconds_kept": add_up([durations[i] for i in kept]),
+        **numbers,
+    }
+    losses = {reason: (stats[f"lost_{reason}"], stats[f"dur_lost_{reason}"]) for reason in reasons}
+    lengths, numbers_kept = np.array(durations, dtype=np.float64), np.array(kept, dtype=np.int64)
+    return RowFacts(added, losses, lengths, speakers, overlaps, numbers_kept, kept_overlaps)

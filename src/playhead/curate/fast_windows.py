@@ -67,7 +67,7 @@ class _Row(Struct, frozen=True):
     audio_filepath: Annotated[str, Meta(min_length=1)]
 
 
-class FastRow(Struct, frozen=True):
+class WindowedRow(Struct, frozen=True):
     """What `filter_overlaps` gives, with segments as texts; of windows, how many speak and how much they overlap; the
     numbers of the kept windows, with their overlaps and segments; and the seconds that each stage took.
     """
@@ -87,7 +87,7 @@ def suits(config: WindowConfig) -> bool:
     return config.dropped.isdisjoint({"speaker", "metrics"})
 
 
-def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) -> FastRow | None:
+def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) -> WindowedRow | None:
     """Both stages; None for a row that has a fault, is unusual, or has too low a sample rate.
 
     Law: where it is not None, the row's JSON has the values and the order of keys of what the plain stages give.
@@ -119,7 +119,7 @@ def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) ->
     filtered = add_kept(built, times, found.times, found.kept)
     ended = perf_counter()
     kept_segments = [_take(segments, judged.windows[i]) for i in found.kept]
-    return FastRow(
+    return WindowedRow(
         filtered,
         judged.heard,
         found.overlaps,

@@ -6,7 +6,6 @@ A later run goes on with the same, or is told what differs.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,39 +25,23 @@ _OWN = (
     "report.html",
     "curate.json",
 )
+_VERSION = 1
+_SHOWN = 5
 TIMED = ("summary.json", "report.html")  # these tell of times, so no two are the same
 _HALF = (".rows-*.tmp", ".windows.*.tmp", ".rejected.*.tmp", ".summary.*.tmp", ".report.*.tmp", ".curate.*.tmp")
 
 
-@dataclass(frozen=True)
 class CurateLayout:
     """Where things are. Parts and marks of shards are in `work`, which is removed when all is done."""
 
-    out: Path
-
-    @property
-    def work(self) -> Path:
-        return self.out / ".work"
-
-    @property
-    def ledger(self) -> Path:
-        return self.out / "curate.json"
-
-    @property
-    def summary(self) -> Path:
-        return self.out / "summary.json"
-
-    @property
-    def report(self) -> Path:
-        return self.out / "report.html"
-
-    @property
-    def windows(self) -> Path:
-        return self.out / "windows.jsonl"
-
-    @property
-    def rejected(self) -> Path:
-        return self.out / "rejected.jsonl"
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.work = out / ".work"
+        self.ledger = out / "curate.json"
+        self.summary = out / "summary.json"
+        self.report = out / "report.html"
+        self.windows = out / "windows.jsonl"
+        self.rejected = out / "rejected.jsonl"
 
     @staticmethod
     def shard_name(number: int) -> str:
@@ -106,10 +89,6 @@ class CurateLayout:
     def remove_work(self) -> None:
         if self.work.exists():
             shutil.rmtree(self.work)
-
-
-_VERSION = 1
-_SHOWN = 5
 
 
 class CurateRequest(Struct, frozen=True):

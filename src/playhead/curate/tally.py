@@ -31,24 +31,15 @@ _NUMBERS = (
 
 
 class RowFacts(Struct):
-    """What a summary takes from one row. Windows are in order; `kept` are numbers of windows."""
+    """What a summary takes from one row: numbers, under its own names, and windows in order, those kept by number."""
 
-    num_segments: int
-    last_end: float
-    total_dur: float
+    numbers: dict[str, float]
     losses: dict[str, tuple[int, float]]
     durations: FloatArray
     speakers: IntArray
     overlaps: FloatArray
     kept: IntArray
     kept_overlaps: FloatArray
-    kept_dur: float
-    total_dur_window: float
-    filtered_dur: float
-    truncation_events: int = 0
-    low_rate: bool = False
-    build_seconds: float = 0.0
-    filter_seconds: float = 0.0
 
 
 @dataclass
@@ -74,21 +65,8 @@ class CurateTally:
         self._counts = [np.zeros((2, edges.size - 1), dtype=np.int64) for edges in self._edges.values()]
 
     def add(self, facts: RowFacts) -> None:
-        numbers, num_windows = self.numbers, facts.durations.size
-        numbers["num_rows"] += 1
-        numbers["num_segments"] += facts.num_segments
-        numbers["seconds_recorded"] += facts.last_end
-        numbers["seconds_in"] += facts.total_dur
-        numbers["num_low_rate"] += facts.low_rate
-        numbers["num_without_windows"] += not num_windows
-        numbers["num_windows"] += num_windows
-        numbers["num_kept"] += facts.kept.size
-        numbers["num_truncations"] += facts.truncation_events
-        numbers["seconds_windows"] += facts.total_dur_window
-        numbers["seconds_kept"] += facts.kept_dur
-        numbers["filtered_dur"] += facts.filtered_dur
-        numbers["process_entry_time"] += facts.build_seconds
-        numbers["filter_time"] += facts.filter_seconds
+        for name, number in facts.numbers.items():
+            self.numbers[name] += number
         for reason, (count, seconds) in facts.losses.items():
             if not count:
                 continue

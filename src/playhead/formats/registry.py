@@ -71,7 +71,8 @@ def register(
 def format_of(source: Source, path: str) -> Registered:
     """The format a source names, or the one of its files' extension; `path` is its place in the recipe."""
     found = _infer(source, path) if source.format is None else _named(source.format, path)
-    fit(source.options, msgspec.inspect.type_info(found.options), f"{path}.options")
+    if source.options:
+        fit(source.options, msgspec.inspect.type_info(found.options), f"{path}.options")
     return found
 
 

@@ -80,7 +80,7 @@ def save_array(path: Path, values: Array) -> str:
         writer.abandon()
 
 
-def map_array(path: Path, dtype: Any) -> Array:
+def map_array(path: str | Path, dtype: Any) -> Array:
     """An array to read, without a descriptor kept: a large one is mapped, and shared by every process of the node."""
     try:
         return _array(load_bytes(path), np.dtype(dtype).newbyteorder("<"))

@@ -16,14 +16,14 @@ def damaged_arrays(directory: Path, digests: Mapping[str, str], *, everything: b
     """The files whose bytes do not have the digest they were written with; large ones only if `everything` is asked."""
     found = []
     for name, expected in digests.items():
-        path = directory / f"{name}.npy"
+        path = f"{directory}/{name}.npy"
         try:
             data = load_bytes(path)
         except FileNotFoundError:
             found.append(f"{name}.npy")
             continue
         except OSError as error:
-            raise unreadable(str(path), error) from error
+            raise unreadable(path, error) from error
         if data.size > LARGE_BYTES and not everything:
             continue
         digest = ArrayDigest()
@@ -33,7 +33,7 @@ def damaged_arrays(directory: Path, digests: Mapping[str, str], *, everything: b
     return tuple(found)
 
 
-def damaged(path: Path, found: str, expected: str | None = None) -> NotPreparedError:
+def damaged(path: str | Path, found: str, expected: str | None = None) -> NotPreparedError:
     """A number that no index has: the file was changed after it was written."""
     return NotPreparedError(
         f"{path}: the index is damaged",

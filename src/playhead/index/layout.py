@@ -26,7 +26,7 @@ from playhead.formats.spec import Rule, Spec, rules_of, spec_of
 from playhead.recipe.imports import source_digest
 from playhead.recipe.tree import Leaf, map_of, sample_key
 from playhead.recipe.values import Recipe
-from playhead.store import Files, Stamp, unreadable
+from playhead.store import Files, Stamp, load_bytes, unreadable
 
 VERSION = 3
 _KEY_CHARACTERS = 16
@@ -147,11 +147,11 @@ def files_now(shard: Shard, files: Files) -> tuple[FileEntry, ...]:
     return tuple(FileEntry(path, found.size, found.mark) for path, found in stamps)
 
 
-def decode_file(path: Path, kind: type[M]) -> M | None:
+def decode_file(path: str, kind: type[M]) -> M | None:
     """A meta.json; None where there is none, or none that this version can read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(load_bytes(path).tobytes(), type=kind)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     except OSError as error:
-        raise unreadable(str(path), error) from error
+        raise unreadable(path, error) from error

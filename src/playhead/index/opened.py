@@ -18,6 +18,7 @@ from playhead.index.integrity import damaged
 from playhead.index.layout import VERSION, Meta, decode_file
 from playhead.seeds import hash_text
 from playhead.store import Stamp, read_ahead, unreadable
+from playhead.store.mapped import SMALLEST_MAPPED
 from playhead.types import Array, IntArray, LengthArray, UIntArray
 
 
@@ -40,8 +41,8 @@ class Index:
         schema.pop(IDS, None)
         return schema
 
-    def array_path(self, name: str) -> Path:
-        return self.directory / f"{name}.npy"
+    def array_path(self, name: str) -> str:
+        return f"{self.directory}/{name}.npy"
 
     @property
     def lengths(self) -> LengthArray | None:
@@ -81,11 +82,11 @@ class Index:
     def preload(self) -> None:
         """Have the system start reading the lengths, in order, while we go on."""
         for name in (LENGTHS, OUTPUTS):
-            if name in self.arrays:
+            if name in self.arrays and self.arrays[name].nbytes >= SMALLEST_MAPPED:
                 try:
                     read_ahead(self.array_path(name))
                 except OSError as error:
-                    raise unreadable(str(self.array_path(name)), error) from error
+                    raise unreadable(self.array_path(name), error) from error
 
     def shards_of(self, raw: IntArray) -> IntArray:
         """The shard of each raw row."""
@@ -178,7 +179,7 @@ class Index:
 
 def read_meta(directory: Path) -> Meta | None:
     """The meta of an index; None where there is none that this version can read."""
-    meta = decode_file(directory / "meta.json", Meta)
+    meta = decode_file(f"{directory}/meta.json", Meta)
     return meta if meta is not None and meta.version == VERSION else None
 
 

@@ -97,19 +97,18 @@ def selection_path(layout: Layout, fingerprint: str) -> Path:
 
 def open_selection(layout: Layout, num_raw_rows: int) -> Selection | None:
     """The selection as prepared; None where it is missing or of other rules. `num_raw_rows` are those of the index."""
-    directory = selection_path(layout, selection_fingerprint(layout))
-    meta = _read_meta(layout)
+    directory, meta = _read_meta(layout)
     if meta is None:
         return None
     found = Selection(
         directory,
         meta,
         num_raw_rows,
-        map_array(directory / "shards.npy", np.int64),
-        map_array(directory / "bitmap.npy", np.uint64) if meta.has_bitmap else None,
-        map_array(directory / "before.npy", np.int64) if meta.has_bitmap else None,
-        _open_histogram(directory / "histogram.npy", meta),
-        _open_histogram(directory / "outputs.npy", meta),
+        map_array(f"{directory}/shards.npy", np.int64),
+        map_array(f"{directory}/bitmap.npy", np.uint64) if meta.has_bitmap else None,
+        map_array(f"{directory}/before.npy", np.int64) if meta.has_bitmap else None,
+        _open_histogram(directory, "histogram", meta),
+        _open_histogram(directory, "outputs", meta),
     )
     _check_counts(found)
     return found
@@ -117,15 +116,18 @@ def open_selection(layout: Layout, num_raw_rows: int) -> Selection | None:
 
 def selection_damage(layout: Layout, *, everything: bool) -> tuple[str, ...]:
     """The arrays of the selection as prepared that are not what was written, as paths in the index."""
-    directory, meta = selection_path(layout, selection_fingerprint(layout)), _read_meta(layout)
+    directory, meta = _read_meta(layout)
     names = () if meta is None else damaged_arrays(directory, meta.digests, everything=everything)
     return tuple(f"{directory.name}/{name}" for name in names)
 
 
-def _read_meta(layout: Layout) -> SelectionMeta | None:
+def _read_meta(layout: Layout) -> tuple[Path, SelectionMeta | None]:
+    """Where the selection is, and its meta if it is there."""
     fingerprint = selection_fingerprint(layout)
-    meta = decode_file(selection_path(layout, fingerprint) / "meta.json", SelectionMeta)
-    return meta if meta is not None and (meta.version, meta.fingerprint) == (VERSION, fingerprint) else None
+    directory = selection_path(layout, fingerprint)
+    meta = decode_file(f"{directory}/meta.json", SelectionMeta)
+    matches = meta is not None and (meta.version, meta.fingerprint) == (VERSION, fingerprint)
+    return directory, meta if matches else None
 
 
 def _check_counts(selection: Selection) -> None:
@@ -163,9 +165,10 @@ def nothing_left(layout: Layout, index: Index, losses: tuple[Loss, ...]) -> Data
     )
 
 
-def _open_histogram(path: Path, meta: SelectionMeta) -> Histogram | None:
-    if path.stem not in meta.digests:
+def _open_histogram(directory: Path, name: str, meta: SelectionMeta) -> Histogram | None:
+    if name not in meta.digests:
         return None
+    path = f"{directory}/{name}.npy"
     found = map_array(path, np.uint64)
     if found.shape != (2, NUM_BINS) or int(found[0].sum()) != meta.num_rows:
         raise damaged(path, f"{int(found[0].sum()):,} rows", f"{meta.num_rows:,}")

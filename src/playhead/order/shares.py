@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
@@ -20,10 +21,11 @@ def fixed_point(weights: list[Fraction]) -> IntArray:
 
     Law: they sum to SHARE_UNITS and each is within one unit of exact.
     """
-    total = sum(weights, Fraction(0))
-    exact = [weight * SHARE_UNITS / total for weight in weights]
-    shares = [int(share) for share in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda i: (shares[i] - exact[i], i))
+    scale = lcm(*(weight.denominator for weight in weights))
+    whole = [weight.numerator * (scale // weight.denominator) for weight in weights]  # many fractions would be slow
+    total = sum(whole)
+    shares = [weight * SHARE_UNITS // total for weight in whole]
+    by_remainder = sorted(range(len(whole)), key=lambda i: (-(whole[i] * SHARE_UNITS % total), i))
     for i in by_remainder[: SHARE_UNITS - sum(shares)]:
         shares[i] += 1
     return np.array(shares, np.int64)

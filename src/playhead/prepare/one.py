@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -56,6 +57,9 @@ class _Done:
 
 def prepare_source(layout: Layout, recipe: Recipe, options: PrepareOptions) -> Outcome:
     """Bring one source up to date, holding its lock. Failures of shards are gathered, not raised."""
+    unchanged = _unchanged(layout, options)
+    if unchanged is not None:
+        return unchanged
     with only_one(layout.directory), _nothing_useless_left(layout):
         _finish_swap(layout.directory)
         survey, failures = survey_source(layout, options)
@@ -78,6 +82,30 @@ def prepare_source(layout: Layout, recipe: Recipe, options: PrepareOptions) -> O
                 return Outcome(None, tuple(failures))
             done.verified_rows = index.meta.num_rows
         return _select(layout, survey, index, options, done)
+
+
+def _unchanged(layout: Layout, options: PrepareOptions) -> Outcome | None:
+    """The outcome for a source that needs nothing, found without its lock; None where something may be to do."""
+    if options.force or options.sidecars or options.verify or _has_leftovers(layout):
+        return None
+    survey, failures = survey_source(layout, options)
+    if failures or survey.old is None or survey.damaged or not survey.up_to_date(layout):
+        return None
+    done = _Done([], changed=False)
+    selection = _sound_selection(layout, survey.old, options, done)
+    if selection is None or selection.meta.num_rows == 0:
+        return None
+    return Outcome(_report(layout, survey, survey.old, selection.meta, done), ())
+
+
+def _has_leftovers(layout: Layout) -> bool:
+    """Whether a killed run left something that is to be finished or removed."""
+    directory = str(layout.directory)
+    if any(os.path.lexists(f"{directory}{ending}") for ending in (".parts", ".new", ".old", ".lock")):
+        return True
+    return not layout.directory.is_dir() or any(
+        entry.suffix in (".new", ".old") for entry in layout.directory.iterdir()
+    )
 
 
 @contextmanager
@@ -247,6 +275,11 @@ def _shape(roles: tuple[str, ...], tracks: tuple[Track, ...]) -> str:
     return f"files {', '.join(roles)}, tracks {', '.join(named)}"
 
 
+def _num_bytes(directory: Path) -> int:
+    files = (entry for place, _, _ in os.walk(directory) for entry in os.scandir(place))
+    return sum(entry.stat().st_size for entry in files if entry.is_file())
+
+
 def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMeta, done: _Done) -> SourceReport:
     return SourceReport(
         name=layout.leaf.source.name,
@@ -263,7 +296,7 @@ def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMe
         selected_length=selection.length_sum,
         losses=selection.losses,
         num_unknown_ids=selection.num_unknown_ids,
-        index_bytes=sum(path.stat().st_size for path in layout.directory.rglob("*") if path.is_file()),
+        index_bytes=_num_bytes(layout.directory),
         changed=done.changed,
         measured_rows=done.measured_rows,
         num_sidecars=done.num_sidecars,

@@ -38,7 +38,7 @@ class _Mapping:
             self._munmap(*self._place)
 
 
-def load_bytes(path: Path) -> npt.NDArray[np.uint8]:
+def load_bytes(path: str | Path) -> npt.NDArray[np.uint8]:
     """The bytes of a file, not to be written to. A mapped one must not be cut short as long as they are in use."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -51,7 +51,7 @@ def load_bytes(path: Path) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)
 
 
-def read_ahead(path: Path) -> None:
+def read_ahead(path: str | Path) -> None:
     """Have the system start reading a file, in order, while we go on."""
     if not hasattr(os, "posix_fadvise"):
         return
