@@ -1,4 +1,4 @@
-"""The stream of a recipe, or of one of its evaluation sets, as one rank sees it: the plan, and who we are."""
+"""The stream of a recipe, or of one of its evaluation sets, as one rank sees it: the plan, rank and world size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from playhead.resolve.resolve import lanes_of, leaves_by_stream
 class RankStream:
     """The plan of a stream, its sources, and the rank that follows it.
 
-    Who this process is among the ranks is asked when it is needed, for a loader may be made before the process group
+    The rank of this process is detected when it is needed, for a loader may be made before the process group
     is. Law: every answer is the same as the first, or an error names both.
     """
 
@@ -38,7 +38,7 @@ class RankStream:
 
     @property
     def is_identified(self) -> bool:
-        """Whether it was asked who we are."""
+        """Whether rank and world size were asked for."""
         return self._identity is not None
 
     @property
@@ -47,7 +47,7 @@ class RankStream:
         return self.is_identified or not self._plan_needs_world
 
     def identity(self) -> Identity:
-        """Who we are: checked against the lanes at first, and against the first answer ever after."""
+        """Rank and world size: checked against the lanes at first, and against the first answer from then on."""
         if self._identity is not None and self._identity.origin == "given":
             return self._identity
         found = identify(*self._given)

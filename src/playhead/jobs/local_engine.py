@@ -103,7 +103,7 @@ def _signals_wait() -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """A worker whose parent was killed would wait for ever: no end of file comes from a queue that it holds too."""
+    """A worker whose parent was killed would wait forever: no end of file comes from a queue that it holds too."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     parent = multiprocessing.parent_process()
     assert parent is not None

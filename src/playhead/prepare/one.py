@@ -250,7 +250,7 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
             pieces.append(ShardPiece(survey.old.meta.shards[place], old_shard=place))
     if len(shapes) != 1:
         raise DataError(
-            f'{layout.leaf.path} "{layout.leaf.source.name}": its shards are not alike',
+            f'{layout.leaf.path} "{layout.leaf.source.name}": its shards do not have the same files',
             found="; ".join(_shape(*shape) for shape in sorted(shapes, key=str)),
             expected="the same kinds of files in every shard",
         )

@@ -132,7 +132,7 @@ def _stamp_of(about: Any) -> Stamp:
 
 
 def _store(address: Address) -> Any:
-    """The client of a store. In a fork of a process that already used one it would wait for ever: refused."""
+    """The client of a store. In a fork of a process that already used one it would wait forever: refused."""
     if not _started:
         _started.append(os.getpid())
     if _started[0] != os.getpid():
