@@ -50,7 +50,7 @@ __all__ = [
     "prepare_recipe",
 ]
 
-# A function called `prepare` would hide behind the folder of that name as soon as anything imports the folder.
+# A function called `prepare` would be shadowed by the folder of that name as soon as anything imports the folder.
 _HOMES = {
     "Batch": ("playhead.feed.batch", "Batch"),
     "Loader": ("playhead.feed.loader", "Loader"),

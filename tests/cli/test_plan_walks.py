@@ -95,7 +95,7 @@ def test_json_tells_the_bytes_of_a_sample_and_its_length_as_a_number(folder: Pat
 def test_a_rank_without_a_world_is_told_to_name_it(folder: Path) -> None:
     done = playhead(folder, "plan", "pack.json", "--step", "1", "--rank", "1")
     assert done.returncode == 2
-    assert "Add --world" in done.stderr
+    assert "needs --world" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("plan", "pack.json"), ("run", "pack.json", "--rank", "0")])

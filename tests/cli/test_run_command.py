@@ -239,8 +239,8 @@ def test_a_state_of_another_recipe_is_refused_with_what_changed(folder: Path, tm
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--rank", 1], "Add --world"),
-        (["--world", 2], "Add --rank"),
+        (["--rank", 1], "needs --world"),
+        (["--world", 2], "needs --rank"),
         (["--steps", 0], "--steps"),
         (["--save-every", 5], "--state"),
         (["--threads"], "--workers"),

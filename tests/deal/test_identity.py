@@ -59,7 +59,7 @@ def test_a_rank_that_is_no_whole_number_is_refused(value: object) -> None:
     ],
 )
 def test_half_set_variables_are_refused_where_nothing_before_them_answered(environment: dict, found: str) -> None:
-    with pytest.raises(WorldSizeError, match="half of an answer") as caught:
+    with pytest.raises(WorldSizeError, match="only one of its two") as caught:
         identify(environment=environment)
     assert caught.value.found == found
     assert identify(0, 1, environment).origin == "given"

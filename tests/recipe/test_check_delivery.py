@@ -58,15 +58,18 @@ BAD = {
     "an evaluation set padded to a bucket": (evaluated(FIXED, pad_to="bucket"), "pad_to: bucket: there is nothing"),
     "budgets of a full size": (recipe(batching=BUDGET, pad_batch=True), "pad_batch: there is nothing to pad to"),
     "an evaluation set of a full size": (evaluated(BUDGET, pad_batch=True), "pad_batch: there is nothing"),
-    "seconds without a rate": (recipe(source(length=SECONDS), batching=BUCKET, pad_to="bucket"), "pad_to: bucket: how"),
-    "measured seconds without a rate": (recipe(source(length=MEASURED_SECONDS)), 'sources[0].length "a": how many'),
+    "seconds without a rate": (
+        recipe(source(length=SECONDS), batching=BUCKET, pad_to="bucket"),
+        "pad_to: bucket: the",
+    ),
+    "measured seconds without a rate": (recipe(source(length=MEASURED_SECONDS)), 'sources[0].length "a": the rate'),
     "seconds to cut without a rate": (
         recipe(source(length=SECONDS), batching={**BUDGET, "overlong": "truncate"}),
-        "batching.overlong: how many steps of `tokens` make a second?",
+        "batching.overlong: the rate of `tokens` is missing",
     ),
     "evaluated seconds without a rate": (
         evaluated(BUCKET, dev={"length": MEASURED_SECONDS}),
-        'evaluation.dev.sources[0].length "b": how many steps of `tokens`',
+        'evaluation.dev.sources[0].length "b": the rate of `tokens` is missing',
     ),
     "an unknown dtype": (recipe(dtypes={"a": "unit64"}), "dtypes.a: is not a known value"),
     "dtypes of lists": (recipe(dtypes={"a": "int64"}, collate="list"), "dtypes: only `collate: pad` makes arrays"),

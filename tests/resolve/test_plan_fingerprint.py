@@ -44,6 +44,19 @@ def test_the_text_of_rows_the_workers_and_new_indexes_do_not_matter(tmp_path: Pa
     assert prepared(recipe).fingerprint == first.fingerprint
 
 
+FROZEN: dict[str, dict[str, Any]] = {
+    "3ac9ecf4ef153cd715dfea02b0434fa8": {"type": "fixed", "size": 2},
+    "0076ba61be67e45e6cfb847622353b6d": {"type": "budget", "budget": 900},
+    "cf651b7f60459a70a118e8a9315146af": {"type": "bucket", "edges": [100, 900], "size": 2},
+    "5819321fb37abe63c2fe8d793ea1ee60": {"type": "pack", "max_length": 900},
+}
+
+
+@pytest.mark.parametrize(("fingerprint", "batching"), FROZEN.items(), ids=[each["type"] for each in FROZEN.values()])
+def test_the_fingerprint_of_each_batching_is_frozen(tmp_path: Path, fingerprint: str, batching: dict[str, Any]) -> None:
+    assert opened(tmp_path, batching=batching, weights_in="samples").fingerprint == fingerprint
+
+
 def changed_length(folder: Path) -> Plan:
     """One length of one row, the number of rows and the sum of lengths as they were."""
     plan = opened(folder)

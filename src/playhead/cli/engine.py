@@ -31,7 +31,7 @@ def engine_of(name: EngineName, ray_address: str | None, workers: int | None) ->
     """The engine that the options name; None for processes here."""
     if name is EngineName.local:
         if ray_address is not None:
-            raise typer.BadParameter("is there a cluster to use? Add --engine ray.", param_hint="--ray-address")
+            raise typer.BadParameter("needs --engine ray.", param_hint="--ray-address")
         return None
     from playhead.jobs import Ray
 

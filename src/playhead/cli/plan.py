@@ -21,7 +21,7 @@ def plan(
 ) -> None:
     """Show what will happen: how often each source is drawn, what a step holds, what padding and whole steps cost."""
     if rank is not None and step is None:
-        raise typer.BadParameter("it chooses lanes of a step: give --step too", param_hint="--rank")
+        raise typer.BadParameter("selects lanes of a step: needs --step.", param_hint="--rank")
     check_rank_has_world(rank, world)
     world = world or 1
 

@@ -12,7 +12,7 @@ from playhead.cli.screen import bar, console, count, grid, labelled, percent, pr
 from playhead.index.table import Table
 from playhead.inspect.summary import LengthBin, StreamSummary, summarise
 from playhead.plan.plan import Plan
-from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, Rule, rule_name
 from playhead.recipe.tree import Leaf, branches, evaluation_branch
 from playhead.recipe.units import readable, whole_unit
 from playhead.recipe.values import Recipe, Unit
@@ -37,7 +37,7 @@ def print_plan(
     rules = [stream.segments[0].rule for stream in plan.streams]
     if as_json:
         streams = [
-            {"unit": whole_unit(leaf.unit), "batching": {"type": type(rule).__name__.lower(), **asdict(rule)}}
+            {"unit": whole_unit(leaf.unit), "batching": {"type": rule_name(rule).lower(), **asdict(rule)}}
             | asdict(summary)
             for leaf, rule, summary in zip(leaves, rules, summaries, strict=True)
         ]

@@ -32,11 +32,11 @@ def run(
     """
     check_rank_has_world(rank, world)
     if world is not None and rank is None:
-        raise typer.BadParameter("which of the ranks? Add --rank.", param_hint="--world")
+        raise typer.BadParameter("needs --rank, the rank of this process.", param_hint="--world")
     if save_every is not None and state is None:
-        raise typer.BadParameter("save where? Add --state.", param_hint="--save-every")
+        raise typer.BadParameter("needs --state, the file to save to.", param_hint="--save-every")
     if threads and not workers:
-        raise typer.BadParameter("how many? Add --workers.", param_hint="--threads")
+        raise typer.BadParameter("needs --workers, the number of threads.", param_hint="--threads")
 
     from playhead.cli.run_loop import Limits, deliver
     from playhead.cli.run_view import print_summary

@@ -7,4 +7,4 @@ import typer
 
 def check_rank_has_world(rank: int | None, world: int | None) -> None:
     if rank is not None and world is None:
-        raise typer.BadParameter(f"rank {rank} of how many? Add --world, the number of ranks.", param_hint="--rank")
+        raise typer.BadParameter(f"rank {rank} needs --world, the number of ranks.", param_hint="--rank")

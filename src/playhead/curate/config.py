@@ -105,7 +105,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 def _check_kind(name: str, value: Any, default: Any) -> None:
-    """Numbers are finite, and only counts of speakers are whole by need."""
+    """Numbers are finite, and only counts of speakers must be whole."""
     if isinstance(default, (bool, str)):
         good = isinstance(value, type(default))
         expected = "true or false" if isinstance(default, bool) else "names with commas between them, in one text"

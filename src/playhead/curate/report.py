@@ -128,7 +128,7 @@ def _section(title: str, body: str) -> str:
 
 
 def _figures(summary: CurateSummary) -> str:
-    """The few numbers one looks for first."""
+    """The main figures."""
     share = summary.num_kept / summary.num_windows if summary.num_windows else 0.0
     figures = [
         ("rows", f"{summary.num_rows:,}", f"{summary.num_rejected:,} rejected, {summary.num_low_rate:,} of a low rate"),

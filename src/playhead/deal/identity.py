@@ -79,7 +79,7 @@ def _from_environment(environment: Mapping[str, str]) -> Identity | None:
         if rank is None or size is None:
             found, missing = (rank_name, size_name) if size is None else (size_name, rank_name)
             raise WorldSizeError(
-                f"{launcher} left half of an answer in the environment",
+                f"{launcher} set only one of its two environment variables",
                 found=f"{found}={environment[found]!r}, and no {missing}",
                 expected="both variables or neither",
                 fix=f"set {missing} or unset {found}; or call this after init_process_group; or give rank and "
@@ -87,7 +87,7 @@ def _from_environment(environment: Mapping[str, str]) -> Identity | None:
             )
         if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):
             raise WorldSizeError(
-                f"{launcher} left an impossible rank in the environment",
+                f"{launcher} set an impossible rank in the environment",
                 found=f"{rank_name}={rank!r}, {size_name}={size!r}",
                 expected="a rank from 0 to world size - 1",
                 fix="correct the variables, or give rank and world_size yourself",

@@ -44,7 +44,7 @@ class Inline:
 
 
 class Threads:
-    """Workers as threads that share one producer: right for maps that wait or let go of the interpreter lock."""
+    """Workers as threads that share one producer: right for maps that wait or release the interpreter lock."""
 
     def __init__(self, blueprint: Blueprint, workers: int, lookahead: int) -> None:
         self._blueprint = blueprint

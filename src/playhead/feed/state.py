@@ -17,6 +17,7 @@ from playhead.fingerprint import digest
 from playhead.plan.chain import Chain, delivered_under, in_force
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.plan import Plan
+from playhead.plan.rules import rule_name
 from playhead.types import IntArray
 
 VERSION = 2
@@ -164,7 +165,7 @@ def _about(plan: Plan, places: tuple[Place, ...]) -> dict[str, Any]:
         "seed": plan.streams[0].seed,
         "lanes": lanes[0] if plan.fuse is not None else sum(lanes),
         "window_size": [segment.window_size for segment in segments][:8],
-        "batching": _short([[type(segment.rule).__name__, segment.rule, segment.balance] for segment in segments]),
+        "batching": _short([[rule_name(segment.rule), segment.rule, segment.balance] for segment in segments]),
         "source names": _short([stream.source_names for stream in plan.streams]),
         "rows and shuffles": _short([[w.num_rows, w.shuffle] for s in plan.streams for w in s.orders]),
         "weights and policy": _short(

@@ -32,7 +32,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 class ArrayWriter:
-    """An `.npy` file written piece by piece. Its shape is said beforehand, and kept."""
+    """An `.npy` file written piece by piece. Its shape is given in advance, and kept."""
 
     def __init__(self, path: Path, dtype: Any, shape: tuple[int, ...]) -> None:
         self._path = path
@@ -66,7 +66,7 @@ class ArrayWriter:
     def abandon(self) -> None:
         try:
             self._file.close()
-        except OSError:  # the error that made us give up is already on its way
+        except OSError:  # an error is already being raised
             return
 
 

@@ -57,6 +57,13 @@ class PackRule:
 
 Rule = FixedRule | BudgetRule | BucketRule | PackRule
 
+_NAMES = {FixedRule: "Fixed", BudgetRule: "Budget", BucketRule: "Bucket", PackRule: "Pack"}
+
+
+def rule_name(rule: Rule) -> str:
+    """The name of a rule in fingerprints and states: it must never change."""
+    return _NAMES[type(rule)]
+
 
 def planned_lengths(rule: Rule, lengths: IntArray) -> IntArray:
     """Lengths as the plan counts them: cut to the limit under `truncate`, and never 0, so that every sample costs."""

@@ -101,7 +101,7 @@ def _check_padding(recipe: Recipe, branch: Branch) -> None:
     in_seconds = branch.leaves()[0].unit == "seconds"
     if recipe.pad_to == "bucket" and in_seconds and recipe.sequence_rate is None:
         raise RecipeError(
-            "pad_to: bucket: how many steps of the sequence make a second?",
+            "pad_to: bucket: the rate of the sequence is missing",
             found=f"{branch.name} has lengths in seconds",
             fix="add `sequence_rate`, for example the sampling rate: `sequence_rate: 16000`",
         )
@@ -128,7 +128,7 @@ def _check_measured(recipe: Recipe, leaf: Leaf) -> None:
 
 def _without_rate(where: str, found: str, sequence: str) -> RecipeError:
     return RecipeError(
-        f"{where}: how many steps of `{sequence}` make a second?",
+        f"{where}: the rate of `{sequence}` is missing",
         found=f"{found} with `unit: seconds`",
         fix="add `sequence_rate`, for example the sampling rate: `sequence_rate: 16000`",
     )

@@ -1,4 +1,4 @@
-"""The one way to files, wherever they are: list by pattern, stamp, read byte ranges."""
+"""The interface to files, local or remote: list by pattern, stamp, read byte ranges."""
 
 from __future__ import annotations
 
