@@ -224,7 +224,7 @@ def test_the_command_joins_a_cluster_and_prints_its_result_only_though_a_worker_
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--ray-address", "auto"], 2, "Add --engine ray"),
+        (["--ray-address", "auto"], 2, "needs --engine ray"),
         (["--engine", "dask"], 2, "dask"),
         (["--engine", "ray", "--ray-address", "nowhere"], 1, "no Ray cluster could be joined at nowhere"),
         (["--engine", "ray", "--ray-address", "127.0.0.1:1"], 1, "no Ray cluster could be joined at 127.0.0.1:1"),

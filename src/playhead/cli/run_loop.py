@@ -33,7 +33,7 @@ class Limits:
 
 
 @dataclass
-class _Run:
+class _DeliveryRun:
     """A loop under way. `last` is the last batch that was taken: the state saved is the one after it."""
 
     loader: Loader
@@ -70,7 +70,7 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
     unit_of = {leaf.source.name: leaf.unit for leaves in streams for leaf in leaves}
     if limits.state is not None and limits.state.exists():
         restore_from(limits.state, loader)
-    run = _Run(loader, limits, Meter(tuple(leaves[0].unit for leaves in streams)))
+    run = _DeliveryRun(loader, limits, Meter(tuple(leaves[0].unit for leaves in streams)))
     first_step = run.state()["step"]
     exit_code = 0
     with stoppable() as signals:
@@ -91,7 +91,7 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
 
 
 @contextmanager
-def _shown(run: _Run, unit_of: UnitOf, *, counted: bool) -> Iterator[None]:
+def _shown(run: _DeliveryRun, unit_of: UnitOf, *, counted: bool) -> Iterator[None]:
     """The live view on a terminal; nothing in a pipe.
 
     Where sources are too many to be counted as they come, their totals are not asked for: they would have to be

@@ -73,7 +73,7 @@ def write_shards(
     with only_one(directory / "audio"):
         for left in directory.glob(".audio-*.tmp"):
             left.unlink()
-        run = _Run(progress)
+        run = _ShardRun(progress)
         run_jobs(_jobs(files, rules, str(manifest), directory, config), engine, run.done)
         _remove_others(directory, run.summaries)
         rejected = tuple(sorted(run.rejected, key=lambda one: one.line))
@@ -89,7 +89,7 @@ def write_shards(
     )
 
 
-class _Run:
+class _ShardRun:
     def __init__(self, progress: Callable[[ShardsProgress], None] | None) -> None:
         self.summaries: dict[Path, ShardSummary] = {}
         self.rejected: list[RejectedWindow] = []

@@ -32,7 +32,7 @@ class Measured:
 def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, options: PrepareOptions) -> Measured:
     """Measure the rows that neither the old index nor a run before has measured. Failures are gathered, not raised."""
     meter = length_meter_of(layout, recipe, options.files, options.limits.chunk_bytes)
-    run = _Run(layout, meter, contents, old, options)
+    run = _MeasureRun(layout, meter, contents, old, options)
     run_jobs(run.jobs(), options.engine_to_measure(run.total_rows), run.done)
     pieces = tuple(
         replace(piece, lengths=tuple(run.paths[i])) if i in run.paths else piece
@@ -42,7 +42,7 @@ def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | Non
     return Measured(found, run.measured_rows, run.failures)
 
 
-class _Run:
+class _MeasureRun:
     """A run under way: `paths` are the files of lengths of each shard, by its number, in order."""
 
     def __init__(
