@@ -12,7 +12,7 @@ from rich.table import Table
 
 from playhead.inspect.summary import summarise
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Fixed, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, Rule
 from playhead.plan.window import Window, plan_window
 from playhead.resolve.batching import equal_length_edges
 from streams import log_normal, make_stream, profile_of
@@ -40,10 +40,10 @@ def main() -> None:
     inputs = profile_of(LENGTHS, WEIGHTS)
     edges = tuple(equal_length_edges(inputs, 30))
     rules: dict[str, Rule] = {
-        "bucket, 30 x 32 samples": Bucket(edges, (32,) * len(edges)),
-        "bucket, 30 x 65,536 tokens": Bucket(edges, tuple(65_536 // edge for edge in edges)),
-        "budget, 32,768 tokens": Budget(32_768, 32_768),
-        "fixed, 32 samples": Fixed(32),
+        "bucket, 30 x 32 samples": BucketRule(edges, (32,) * len(edges)),
+        "bucket, 30 x 65,536 tokens": BucketRule(edges, tuple(65_536 // edge for edge in edges)),
+        "budget, 32,768 tokens": BudgetRule(32_768, 32_768),
+        "fixed, 32 samples": FixedRule(32),
     }
     table = Table(
         "rule", "lanes", "window", "partial buckets", "whole steps", "both", "slowest lane", "spread", box=None

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from playhead.plan.groups import Groups, grouped
 from playhead.plan.pack import pack
-from playhead.plan.rules import Pack
+from playhead.plan.rules import PackRule
 from playhead.plan.window import plan_window
 from streams import log_normal, make_stream
 
@@ -46,7 +46,7 @@ def main() -> None:
         "bin", "packer", "fill, mean", "fill, lowest", "fill before whole steps", "alike, times chance", box=None
     )
     for max_length in (4096, 32768):
-        stream = make_stream(Pack(max_length), LANES, [log_normal(3_000_000, max_length)], [1.0])
+        stream = make_stream(PackRule(max_length), LANES, [log_normal(3_000_000, max_length)], [1.0])
         ours, before, theirs, ours_alike, theirs_alike = [], [], [], [], []
         for number in range(WINDOWS):
             window = plan_window(stream, number)

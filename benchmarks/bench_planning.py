@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule
 from playhead.plan.window import plan_window
 from playhead.resolve.batching import equal_length_edges
 from streams import log_normal, make_stream, profile_of
@@ -35,19 +35,19 @@ def plain_python(rule: Rule, num_draws: int) -> float:
         row = orders[source][at[source] % len(orders[source])]
         at[source] += 1
         length = columns[source][row]
-        if isinstance(rule, Bucket):
+        if isinstance(rule, BucketRule):
             bucket = next(b for b, edge in enumerate(rule.edges) if length <= edge)
             members = open_buckets.setdefault(bucket, [])
             members.append(row)
             if len(members) == rule.sizes[bucket]:
                 batches.append(open_buckets.pop(bucket))
-        elif isinstance(rule, Fixed):
+        elif isinstance(rule, FixedRule):
             batch.append(row)
             if len(batch) == rule.size:
                 batches.append(batch)
                 batch = []
         else:
-            limit = rule.budget if isinstance(rule, Budget) else rule.max_length
+            limit = rule.budget if isinstance(rule, BudgetRule) else rule.max_length
             if used + length > limit:
                 batches.append(batch)
                 batch, used = [], 0
@@ -60,16 +60,16 @@ def main() -> None:
     inputs = profile_of(LENGTHS, WEIGHTS)
     edges = tuple(equal_length_edges(inputs, 30))
     rules: dict[str, tuple[Rule, float]] = {
-        "fixed, 32 samples": (Fixed(32), 5e6),
-        "budget, 32,768 tokens": (Budget(32_768, 32_768), 0),
-        "bucket, 30 buckets": (Bucket(edges, tuple(65_536 // edge for edge in edges)), 2e6),
-        "pack, 4,096 tokens": (Pack(4096), 2e6),
-        "pack, 32,768 tokens": (Pack(32_768), 2e6),
-        "pack, 600 s in ms": (Pack(600_000), 2e6),
+        "fixed, 32 samples": (FixedRule(32), 5e6),
+        "budget, 32,768 tokens": (BudgetRule(32_768, 32_768), 0),
+        "bucket, 30 buckets": (BucketRule(edges, tuple(65_536 // edge for edge in edges)), 2e6),
+        "pack, 4,096 tokens": (PackRule(4096), 2e6),
+        "pack, 32,768 tokens": (PackRule(32_768), 2e6),
+        "pack, 600 s in ms": (PackRule(600_000), 2e6),
     }
     table = Table("rule", "window", "million draws/s", "target", "times a plain Python loop", box=None)
     for name, (rule, target) in rules.items():
-        in_ms = isinstance(rule, Pack) and rule.max_length > 100_000
+        in_ms = isinstance(rule, PackRule) and rule.max_length > 100_000
         lengths = [column * 20 for column in LENGTHS] if in_ms else LENGTHS
         stream = make_stream(rule, LANES, lengths, WEIGHTS)
         size = stream.segments[0].window_size

@@ -14,11 +14,15 @@ from rich.table import Table
 
 from playhead.feed.totals import Counter, running_totals
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Budget, Fixed, Pack, Rule
+from playhead.plan.rules import BudgetRule, FixedRule, PackRule, Rule
 from streams import log_normal, make_stream
 
 LENGTHS = {"log-normal": log_normal(4_000_000, 4096), "28 tokens": np.full(4_000_000, 28, np.uint32)}
-RULES: dict[str, Rule] = {"fixed, 8 samples": Fixed(8), "budget, 4,096": Budget(4096, 4096), "pack, 4,096": Pack(4096)}
+RULES: dict[str, Rule] = {
+    "fixed, 8 samples": FixedRule(8),
+    "budget, 4,096": BudgetRule(4096, 4096),
+    "pack, 4,096": PackRule(4096),
+}
 MOST_STEPS = 24
 
 

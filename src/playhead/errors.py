@@ -62,7 +62,7 @@ class PlayheadError(Exception):
         return self.at(row if place in self.problem else f"{row} ({place})")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors travel from worker processes whole."""
+        """Pickled with all fields, so that errors arrive whole from worker processes."""
         return _rebuild, (type(self), self.problem, self.found, self.expected, self.fix)
 
 
@@ -118,7 +118,7 @@ class WorkerError(PlayheadError):
 
 @dataclass(frozen=True)
 class Failure:
-    """One of several things that went wrong, and where: a shard, or a source as a whole. `problem` is its message."""
+    """One of several failures, and where it happened: a shard, or a source as a whole. `problem` is its message."""
 
     source: str
     place: str
@@ -145,8 +145,8 @@ class PrepareError(PlayheadError):
         shown = [f"{failure.source}: {failure.problem}" for failure in self.failures[:_SHOWN_FAILURES]]
         if len(self.failures) > _SHOWN_FAILURES:
             shown.append(f"and {len(self.failures) - _SHOWN_FAILURES:,} more")
-        letters = [f"\n{indent(text, '  ')}" for text in shown]
-        return "\n".join([first, *letters, *([""] if letters and rest else []), *rest])
+        messages = [f"\n{indent(text, '  ')}" for text in shown]
+        return "\n".join([first, *messages, *([""] if messages and rest else []), *rest])
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_prepare, (self.problem, self.found, self.expected, self.fix, self.failures)

@@ -68,10 +68,10 @@ class DataLoader(Delivery):
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    ours = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "dataset"} & options.keys()
-    if ours:
+    fixed = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "dataset"} & options.keys()
+    if fixed:
         raise RecipeError(
-            f"{', '.join(sorted(ours))}: decided by the recipe, not by the loader",
+            f"{', '.join(sorted(fixed))}: decided by the recipe, not by the loader",
             fix="remove it here; see `batching`, `shuffle` and `collate` in docs/recipe.md",
         )
     workers = options.get("num_workers", 0)

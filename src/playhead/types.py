@@ -35,7 +35,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     given = config.CACHE_DIR
     directory = given or _cache_directory(str(Path(function.__code__.co_filename).parent))
     try:
-        config.CACHE_DIR = directory or ""  # read when a function is decorated; other users of numba keep theirs
+        config.CACHE_DIR = directory or ""  # read when a function is decorated; restored for other users of numba
         compiled: Callable[P, R] = numba.njit(cache=directory is not None, nogil=True)(function)
     finally:
         config.CACHE_DIR = given

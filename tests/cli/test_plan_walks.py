@@ -1,4 +1,4 @@
-"""`playhead plan --step`: how far it has to walk, where samples are, and whose lanes are meant."""
+"""`playhead plan --step`: how many steps it has to plan, where samples are, and whose lanes are meant."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from commands import as_json, playhead, refused
 from corpora import lengths_of, prepared, recipe_in, write_speech, write_text
 from playhead.cli import step_view
 from playhead.errors import EndOfStreamError
-from playhead.feed.ledger import seek, steps_to_walk, write_ahead
+from playhead.feed.ledger import seek, steps_to_plan, write_ahead
 from playhead.recipe.values import Recipe
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("walks")
+    folder = tmp_path_factory.mktemp("seeks")
     text = write_text(folder, "text", lengths_of(1, 2, 20))
     calls = write_speech(folder, "calls", [[0.5, 1.5, 2.5]])
     dev = {"sources": [write_text(folder, "dev", [[7] * 10])], "batching": {"type": "fixed", "size": 4}, "lanes": 4}
@@ -34,22 +34,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_before_a_long_walk_the_command_that_saves_it_is_named_in_one_line(folder: Path) -> None:
-    far = step_view.LONG_WALK + 1
+def test_before_a_long_search_the_command_that_avoids_it_is_named_in_one_line(folder: Path) -> None:
+    far = step_view.LONG_SEEK + 1
     done = playhead(folder, "plan", "pack.json", "--step", str(far))
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        f"walking {far:,} steps; after `playhead prepare RECIPE --steps {far}` they are a look-up"
+        f"planning {far:,} steps; after `playhead prepare RECIPE --steps {far}` they are a look-up"
     ]
 
 
 @pytest.mark.parametrize(("recipe", "step"), [("pack", "900"), ("fixed", "1000000000")])
-def test_a_short_walk_or_a_jump_is_silent_in_a_pipe(folder: Path, recipe: str, step: str) -> None:
+def test_a_short_search_or_a_jump_is_silent_in_a_pipe(folder: Path, recipe: str, step: str) -> None:
     done = playhead(folder, "plan", f"{recipe}.json", "--step", step)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_progress_counts_the_steps_walked_and_changes_nothing(folder: Path) -> None:
+def test_progress_counts_the_steps_planned_and_changes_nothing(folder: Path) -> None:
     recipe = Recipe.load(folder / "pack.json")
     plan = prepared(recipe)
     write_ahead(recipe, plan, 300)
@@ -58,14 +58,14 @@ def test_progress_counts_the_steps_walked_and_changes_nothing(folder: Path) -> N
     assert cursor == plan.seek(2900)
     assert told == sorted(told)
     assert len(told) >= 4
-    assert told[-1] < steps_to_walk(recipe, plan, 2900) <= 2900 - 200
+    assert told[-1] < steps_to_plan(recipe, plan, 2900) <= 2900 - 200
 
 
-def test_a_jump_is_no_walk(folder: Path) -> None:
+def test_a_jump_plans_no_steps(folder: Path) -> None:
     recipe = Recipe.load(folder / "fixed.json")
     plan = prepared(recipe)
     told: list[int] = []
-    assert steps_to_walk(recipe, plan, 10**9) == 0
+    assert steps_to_plan(recipe, plan, 10**9) == 0
     assert seek(recipe, plan, 10**9, told.append) == plan.seek(10**9)
     assert told == []
 

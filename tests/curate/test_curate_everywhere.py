@@ -107,7 +107,7 @@ def test_hops_need_no_segments_and_silences_do(tmp_path: Path) -> None:
         [str(tmp_path / "in.jsonl")], tmp_path / "hop", CutConfig(by="hop", max_seconds=10, min_seconds=1), workers=1
     )
     assert (report.summary.num_kept, report.summary.seconds_kept) == (3, 25.0)
-    with pytest.raises(DataError, match="line 1: segments: is no list of segments"):
+    with pytest.raises(DataError, match="line 1: segments: is not a list of segments"):
         curate_windows([str(tmp_path / "in.jsonl")], tmp_path / "silence", CUT, workers=1)
 
 

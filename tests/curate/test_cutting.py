@@ -206,13 +206,13 @@ def test_a_row_has_its_windows_with_their_segments_and_what_was_lost() -> None:
     ("fields", "said"),
     [
         ({"by": "chance"}, "by: there is no such way to cut"),
-        ({"min_seconds": 0}, "min_seconds: this cannot be used"),
-        ({"max_seconds": float("nan")}, "max_seconds: this cannot be used"),
+        ({"min_seconds": 0}, "min_seconds: is not a valid value"),
+        ({"max_seconds": float("nan")}, "max_seconds: is not a valid value"),
         ({"min_seconds": 5, "max_seconds": 4}, "min_seconds is above max_seconds"),
-        ({"min_silence": -1}, "min_silence: this cannot be used"),
-        ({"max_seconds": True}, "max_seconds: this cannot be used"),
+        ({"min_silence": -1}, "min_silence: is not a valid value"),
+        ({"max_seconds": True}, "max_seconds: is not a valid value"),
         ({"hop_seconds": 3}, "hop_seconds is for cutting by hop"),
-        ({"by": "hop", "hop_seconds": "3"}, "hop_seconds: this cannot be used"),
+        ({"by": "hop", "hop_seconds": "3"}, "hop_seconds: is not a valid value"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_by_name(fields: dict[str, Any], said: str) -> None:
@@ -223,19 +223,19 @@ def test_settings_that_cannot_be_used_are_refused_by_name(fields: dict[str, Any]
 @pytest.mark.parametrize(
     ("segments", "said"),
     [
-        ([{"start": 1.0}], r"segments\[0\]\.end: is no time"),
-        ([{"start": "1", "end": 2}], r"segments\[0\]\.start: is no time"),
-        ([{"start": float("nan"), "end": 2}], r"segments\[0\]\.start: is no time"),
+        ([{"start": 1.0}], r"segments\[0\]\.end: is not a time"),
+        ([{"start": "1", "end": 2}], r"segments\[0\]\.start: is not a time"),
+        ([{"start": float("nan"), "end": 2}], r"segments\[0\]\.start: is not a time"),
         ([{"start": 2, "end": 1}], r"segments\[0\]: ends before it starts"),
         ([{"start": 2, "end": 3}, {"start": 1, "end": 2}], r"segments\[1\]: starts before the one before it"),
-        ({"start": 1}, "segments: is no list of segments"),
-        (None, "segments: is no list of segments"),
+        ({"start": 1}, "segments: is not a list of segments"),
+        (None, "segments: is not a list of segments"),
     ],
 )
 def test_broken_segments_are_refused_by_place(segments: Any, said: str) -> None:
     with pytest.raises(DataError, match=said):
         cut_row({"segments": segments}, CutConfig())
-    with pytest.raises(DataError, match="duration: is no length"):
+    with pytest.raises(DataError, match="duration: is not a length"):
         cut_row({"segments": [], "duration": "long"}, CutConfig())
 
 
@@ -245,7 +245,7 @@ def test_broken_segments_are_refused_by_place(segments: Any, said: str) -> None:
     [
         ({"segments": [{"start": 0, "end": 1e9}]}, "segments: too many windows"),
         ({"duration": 1e9, "segments": [{"start": 0, "end": 1e9}]}, "duration: too many windows"),
-        ({"duration": 10**400, "segments": []}, "duration: is no length"),
+        ({"duration": 10**400, "segments": []}, "duration: is not a length"),
     ],
 )
 def test_times_in_another_unit_are_refused_before_memory_is_full(by: Any, row: dict[str, Any], field: str) -> None:

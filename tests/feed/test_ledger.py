@@ -1,4 +1,4 @@
-"""The ledger: any step is a look-up and a short walk, and gives what walking from the start gives."""
+"""The ledger: any step is a look-up and a few steps, and gives what planning from the start gives."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def facts(plan: Plan, cursor: Cursor, count: int = 3) -> list[tuple]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_sought_from_the_ledger_is_the_one_walked_to(tmp_path: Path, kind: str) -> None:
+def test_a_step_sought_from_the_ledger_is_the_one_planned_to(tmp_path: Path, kind: str) -> None:
     recipe = recipe_of(tmp_path, kind)
     plan = prepared(recipe)
     reached = write_ahead(recipe, plan, 60)

@@ -17,7 +17,7 @@ from playhead.order.permute import permute
 from playhead.order.shares import passes, weighted
 from playhead.order.source_order import SourceOrder, rows_between
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule
 from playhead.plan.segments import Segment, Stream
 from playhead.resolve.fingerprints import PLAN_VERSION
 from playhead.seeds import hash_text, key
@@ -25,12 +25,12 @@ from playhead.seeds import hash_text, key
 FILE = Path(__file__).with_name("orders.json")
 
 RULES: dict[str, Rule] = {
-    "fixed": Fixed(3),
-    "budget": Budget(900, 900, overlong="alone"),
-    "budget, quadratic": Budget(2000, 600, 500, "truncate"),
-    "bucket": Bucket((50, 200, 400), (8, 4, 2), overlong="alone"),
-    "bucket, two dimensions": Bucket((200, 200, 500, 500), (6, 4, 3, 2), (100, 500, 100, 500), overlong="truncate"),
-    "pack": Pack(1024),
+    "fixed": FixedRule(3),
+    "budget": BudgetRule(900, 900, overlong="alone"),
+    "budget, quadratic": BudgetRule(2000, 600, 500, "truncate"),
+    "bucket": BucketRule((50, 200, 400), (8, 4, 2), overlong="alone"),
+    "bucket, two dimensions": BucketRule((200, 200, 500, 500), (6, 4, 3, 2), (100, 500, 100, 500), overlong="truncate"),
+    "pack": PackRule(1024),
 }
 
 
@@ -54,7 +54,7 @@ def stream(name: str, rule: Rule, lanes: int, policy: str, epochs: int | None) -
     mixture = Mixture(np.arange(3), weights, rows, blend_key(seed, name, 0))
     pieces = pieces_of(mixture, policy, epochs, 0, np.zeros(3, np.int64))
     tables = [lengths(source, order.num_rows) for source, order in zip(names, orders, strict=True)]
-    size = 12 * lanes * (rule.size if isinstance(rule, Fixed) else 1)
+    size = 12 * lanes * (rule.size if isinstance(rule, FixedRule) else 1)
     segment = Segment(0, 0, 0, pieces, size, lanes, lanes, rule)
     lookups = tuple(table.__getitem__ for table in tables)
     outputs = tuple(table[::-1].copy().__getitem__ for table in tables)
@@ -91,9 +91,9 @@ def orders() -> dict:
     for name, rule in RULES.items():
         found[f"plan {name}"] = told(Plan((stream("a", rule, 4, "repeat", None),), None, ()), 60)
     for policy in ("stop_first", "stop_all", "drop"):
-        found[f"plan {policy}"] = told(Plan((stream("a", Pack(1024), 4, policy, None),), None, ()), 1000)
-    found["plan passes"] = told(Plan((stream("a", Fixed(3), 4, "repeat", 2),), None, ()), 1000)
-    pair = (stream("a", Pack(1024), 2, "repeat", None), stream("b", Fixed(2), 2, "repeat", None))
+        found[f"plan {policy}"] = told(Plan((stream("a", PackRule(1024), 4, policy, None),), None, ()), 1000)
+    found["plan passes"] = told(Plan((stream("a", FixedRule(3), 4, "repeat", 2),), None, ()), 1000)
+    pair = (stream("a", PackRule(1024), 2, "repeat", None), stream("b", FixedRule(2), 2, "repeat", None))
     found["plan zip"] = told(Plan(pair, None, ()), 60)
     found["plan by weight"] = told(Plan(pair, weighted([Fraction(3), Fraction(1)], key(17, "fuse")), ()), 60)
     return json.loads(json.dumps(found))

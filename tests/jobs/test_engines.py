@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from engine_jobs import Deadly, Square, Waiting
-from measured_data import recipe_of
 
+from measured_data import recipe_of
 from playhead.errors import PlayheadError, PrepareError, RecipeError
 from playhead.jobs import Local, Ray, run_jobs
 from playhead.jobs.ray_engine import MOST_TRIES

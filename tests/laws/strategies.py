@@ -12,7 +12,7 @@ from playhead.order.exhaustion import Mixture, blend_key, pieces_of
 from playhead.order.shares import weighted
 from playhead.order.source_order import SourceOrder
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule
 from playhead.plan.segments import Segment, Stream
 from playhead.seeds import key
 
@@ -25,13 +25,13 @@ def rules() -> st.SearchStrategy[Rule]:
     edges = st.lists(st.integers(1, LONGEST - 1), min_size=0, max_size=4, unique=True)
     overlong = st.sampled_from(["alone", "truncate"])
     one_dimensional = st.builds(
-        lambda cuts, sizes, late: Bucket((*sorted(cuts), LONGEST), tuple(sizes[: len(cuts) + 1]), overlong=late),
+        lambda cuts, sizes, late: BucketRule((*sorted(cuts), LONGEST), tuple(sizes[: len(cuts) + 1]), overlong=late),
         edges,
         st.lists(st.integers(1, 5), min_size=5, max_size=5),
         overlong,
     )
     two_dimensional = st.builds(
-        lambda cuts, sizes, late: Bucket(
+        lambda cuts, sizes, late: BucketRule(
             tuple(a for a in (*sorted(cuts), LONGEST) for _ in range(2)),
             tuple(sizes[: 2 * len(cuts) + 2]),
             (LONGEST // 3, LONGEST) * (len(cuts) + 1),
@@ -42,13 +42,13 @@ def rules() -> st.SearchStrategy[Rule]:
         overlong,
     )
     budget = st.builds(
-        lambda budget, quadratic, late: Budget(budget, LONGEST // 2, quadratic, late),
+        lambda budget, quadratic, late: BudgetRule(budget, LONGEST // 2, quadratic, late),
         st.integers(LONGEST // 2, 4 * LONGEST),
         st.sampled_from([0, 10, 100]),
         overlong,
     )
-    pack = st.builds(Pack, st.integers(LONGEST // 2, 3 * LONGEST), overlong)
-    return st.one_of(st.builds(Fixed, st.integers(1, 5)), budget, one_dimensional, two_dimensional, pack)
+    pack = st.builds(PackRule, st.integers(LONGEST // 2, 3 * LONGEST), overlong)
+    return st.one_of(st.builds(FixedRule, st.integers(1, 5)), budget, one_dimensional, two_dimensional, pack)
 
 
 def divisors(number: int) -> list[int]:
@@ -87,7 +87,7 @@ def streams(
     mixture = Mixture(np.arange(num_sources), weights, num_rows, blend_key(seed, name, 0))
     policy, passes = draw(st.sampled_from(policies)), draw(epochs)
     pieces = pieces_of(mixture, policy, passes, 0, np.zeros(num_sources, np.int64))
-    unit = chosen_lanes * (chosen_rule.size if isinstance(chosen_rule, Fixed) else 1)
+    unit = chosen_lanes * (chosen_rule.size if isinstance(chosen_rule, FixedRule) else 1)
     window_size = unit * draw(st.integers(1, 12))
     balance = draw(st.sampled_from(divisors(chosen_lanes)))
     segment = Segment(0, 0, 0, pieces, window_size, chosen_lanes, balance, chosen_rule)

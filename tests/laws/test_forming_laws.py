@@ -14,7 +14,7 @@ from playhead.order.picks import counting_sort
 from playhead.plan.form import form, num_formed
 from playhead.plan.groups import Groups, grouped, padded_costs, split_largest, total_lengths
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Fixed, Pack, effective, planned_lengths
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, effective, planned_lengths
 from playhead.plan.segments import Stream
 from playhead.plan.steps import Arrangement, fixed_steps, whole_steps
 from playhead.plan.window import plan_window
@@ -29,7 +29,7 @@ def batches(groups: Groups) -> list[list[int]]:
 
 @given(length_lists, st.integers(1, 200), st.sampled_from([0, 7, 50]))
 def test_budgets_agree_with_their_twin(lengths: list[int], budget: int, quadratic: int) -> None:
-    rule = Budget(budget, budget, quadratic, "alone")
+    rule = BudgetRule(budget, budget, quadratic, "alone")
     costs = [n + -(-n * n // quadratic) if quadratic else n for n in lengths]
     assert effective(rule, np.array(lengths, np.int64)).tolist() == costs
     formed = form(rule, len(lengths), np.array(lengths, np.int64), None)
@@ -44,25 +44,25 @@ def test_buckets_in_one_and_two_dimensions_agree_with_their_twin(lengths: list[i
     edges = sorted(data.draw(st.lists(pair, min_size=1, max_size=6, unique=True)))
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=len(edges), max_size=len(edges)))
     given_lengths, given_outputs = np.array(lengths, np.int64), np.array(outputs, np.int64)
-    rule = Bucket(tuple(a for a, _ in edges), tuple(sizes), tuple(b for _, b in edges), overlong="alone")
+    rule = BucketRule(tuple(a for a, _ in edges), tuple(sizes), tuple(b for _, b in edges), overlong="alone")
     formed = form(rule, len(lengths), given_lengths, given_outputs)
     assert batches(formed) == twins.bucketed(lengths, outputs, edges, sizes)
     assert num_formed(rule, given_lengths, given_outputs) == len(formed)
     flat = sorted({a for a, _ in edges})
-    formed = form(Bucket(tuple(flat), tuple(sizes[: len(flat)])), len(lengths), given_lengths, None)
+    formed = form(BucketRule(tuple(flat), tuple(sizes[: len(flat)])), len(lengths), given_lengths, None)
     assert batches(formed) == twins.bucketed(lengths, [0] * len(lengths), [(a, 0) for a in flat], sizes)
 
 
 @given(length_lists, st.integers(1, 150))
 def test_packs_agree_with_their_twin(lengths: list[int], max_length: int) -> None:
-    formed = form(Pack(max_length), len(lengths), np.array(lengths, np.int64), None)
+    formed = form(PackRule(max_length), len(lengths), np.array(lengths, np.int64), None)
     assert batches(formed) == twins.packed(lengths, max_length)
-    assert num_formed(Pack(max_length), np.array(lengths, np.int64), None) == len(formed)
+    assert num_formed(PackRule(max_length), np.array(lengths, np.int64), None) == len(formed)
 
 
 @given(st.lists(st.integers(1, 70_000), max_size=60), st.integers(5000, 70_000))
 def test_packs_in_fine_units_agree_with_their_twin(lengths: list[int], max_length: int) -> None:
-    formed = form(Pack(max_length), len(lengths), np.array(lengths, np.int64), None)
+    formed = form(PackRule(max_length), len(lengths), np.array(lengths, np.int64), None)
     assert batches(formed) == twins.packed(lengths, max_length)
 
 
@@ -98,7 +98,7 @@ def test_the_micro_batches_of_a_step_come_in_bands_of_neighbouring_cost(
 ) -> None:
     balance = data.draw(st.sampled_from(divisors(lanes)))
     lengths = np.array(data.draw(st.permutations(range(1, num_steps * lanes + 1))), np.int64)
-    formed = form(Fixed(1), len(lengths), lengths, None)
+    formed = form(FixedRule(1), len(lengths), lengths, None)
     how = Arrangement(lanes, balance, False, 3, 4)
     for arranged in (
         whole_steps(formed, lambda groups: padded_costs(groups, lengths), how),
@@ -113,7 +113,7 @@ def test_the_micro_batches_of_a_step_come_in_bands_of_neighbouring_cost(
 def test_balance_evens_the_cost_inside_a_step() -> None:
     noise = np.random.default_rng(1)
     lengths = np.clip(noise.lognormal(6, 1, 64 * 200), 1, 4096).astype(np.int64)
-    formed = form(Fixed(4), len(lengths), lengths, None)
+    formed = form(FixedRule(4), len(lengths), lengths, None)
 
     def waste(balance: int) -> float:
         groups = fixed_steps(formed, lambda g: padded_costs(g, lengths), 4, Arrangement(16, balance, False, 3, 4))
@@ -126,7 +126,7 @@ def test_balance_evens_the_cost_inside_a_step() -> None:
 
 def test_no_lane_is_left_the_cheap_batches() -> None:
     lengths = np.random.default_rng(2).integers(1, 1000, 8 * 400)
-    formed = form(Fixed(1), len(lengths), lengths, None)
+    formed = form(FixedRule(1), len(lengths), lengths, None)
     groups = fixed_steps(formed, lambda g: padded_costs(g, lengths), 1, Arrangement(8, 8, False, 3, 4))
     by_lane = padded_costs(groups, lengths).reshape(-1, 8).mean(axis=0)
     assert by_lane.max() / by_lane.min() < 1.2
@@ -134,7 +134,7 @@ def test_no_lane_is_left_the_cheap_batches() -> None:
 
 @given(st.integers(0, 60), st.integers(1, 5), st.integers(1, 6))
 def test_the_rest_of_fixed_batches_is_dealt_evenly_over_one_last_step(num_samples: int, size: int, lanes: int) -> None:
-    formed = form(Fixed(size), num_samples, None, None)
+    formed = form(FixedRule(size), num_samples, None, None)
     sizes = fixed_steps(formed, None, size, Arrangement(lanes, 1, False, 3, 4)).sizes()
     full = num_samples // (size * lanes) * lanes
     assert sizes[:full].tolist() == [size] * full
@@ -146,9 +146,11 @@ def test_the_rest_of_fixed_batches_is_dealt_evenly_over_one_last_step(num_sample
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=30), st.integers(1, 50))
 def test_truncated_lengths_never_pass_the_limit_and_no_sample_is_free(lengths: list[int], limit: int) -> None:
-    cut = planned_lengths(Pack(limit, "truncate"), np.array(lengths, np.int64)).tolist()
+    cut = planned_lengths(PackRule(limit, "truncate"), np.array(lengths, np.int64)).tolist()
     assert cut == [max(1, min(n, limit)) for n in lengths]
-    assert planned_lengths(Pack(limit, "alone"), np.array(lengths, np.int64)).tolist() == [max(1, n) for n in lengths]
+    assert planned_lengths(PackRule(limit, "alone"), np.array(lengths, np.int64)).tolist() == [
+        max(1, n) for n in lengths
+    ]
 
 
 @given(streams(epochs=st.none() | st.integers(1, 2)))
@@ -156,11 +158,11 @@ def test_no_micro_batch_overflows_its_rule(stream: Stream) -> None:
     window = plan_window(stream, 0)
     rule, lengths = window.rule, window.lengths
     sizes, costs = window.groups.sizes(), padded_costs(window.groups, effective(rule, lengths))
-    if isinstance(rule, Fixed):
+    if isinstance(rule, FixedRule):
         assert sizes.max() <= rule.size
-    elif isinstance(rule, Budget):
+    elif isinstance(rule, BudgetRule):
         assert ((costs <= rule.budget) | (sizes == 1)).all()
-    elif isinstance(rule, Bucket):
+    elif isinstance(rule, BucketRule):
         assert sizes.max() <= max(rule.sizes)
     else:
         assert ((total_lengths(window.groups, lengths) <= rule.max_length) | (sizes == 1)).all()

@@ -78,14 +78,14 @@ def test_permutations_mix_well() -> None:
 
 
 @given(orders("a"), st.integers(0, 3))
-def test_every_epoch_of_a_walk_gives_every_row_once(order: SourceOrder, epoch: int) -> None:
+def test_every_epoch_of_a_source_gives_every_row_once(order: SourceOrder, epoch: int) -> None:
     epochs, rows = rows_between(order, epoch * order.num_rows, (epoch + 1) * order.num_rows)
     assert set(epochs.tolist()) == {epoch}
     assert sorted(rows.tolist()) == list(range(order.num_rows))
 
 
 @given(orders("a"), st.integers(0, 200), st.integers(0, 60))
-def test_a_walk_can_be_entered_anywhere_and_has_its_inverse(order: SourceOrder, first: int, count: int) -> None:
+def test_an_order_can_be_entered_anywhere_and_has_its_inverse(order: SourceOrder, first: int, count: int) -> None:
     epochs, rows = rows_between(order, first, first + count)
     from_start = rows_between(order, 0, first + count)
     assert np.array_equal(epochs, from_start[0][first:])
@@ -116,7 +116,7 @@ def test_shuffles_differ_between_epochs_sources_and_seeds() -> None:
     assert all(order[:50] != order[50:] for order in orders)
 
 
-def test_a_part_of_a_source_walks_its_own_rows() -> None:
+def test_a_part_of_a_source_has_its_own_rows() -> None:
     for shuffle in ("none", "global", "shards"):
         order = SourceOrder(30, shuffle, 5, np.array([10, 20]), 1, first_row=100)
         epochs, rows = rows_between(order, 0, 60)

@@ -15,7 +15,7 @@ from playhead.deal import lanes_of_rank
 from playhead.errors import EndOfStreamError
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Fixed
+from playhead.plan.rules import FixedRule
 from playhead.plan.segments import Stream, round_end
 from playhead.plan.step import MicroBatch, Step
 from playhead.plan.window import plan_window
@@ -123,7 +123,7 @@ def test_an_idle_lane_repeats_the_smallest_real_one_and_counts_nothing(plan: Pla
                 assert any(content(batch)[3:] == content(other)[3:] for other in busy)
 
 
-@given(streams(shuffles=("none",), max_sources=1, rule=st.builds(Fixed, st.integers(1, 5))))
+@given(streams(shuffles=("none",), max_sources=1, rule=st.builds(FixedRule, st.integers(1, 5))))
 def test_fixed_batches_of_one_unshuffled_source_are_file_order(stream: Stream) -> None:
     steps = take(single(stream), 25)
     draws = [
@@ -160,21 +160,21 @@ def test_a_window_does_not_depend_on_which_windows_were_planned_before(plan: Pla
 
 @given(plans(), st.integers(0, 25))
 def test_a_cursor_advanced_step_by_step_equals_one_opened_there(plan: Plan, count: int) -> None:
-    walked = take(plan, count + 5)
+    planned = take(plan, count + 5)
     cursor = plan.start()
-    for _ in range(min(count, len(walked))):
+    for _ in range(min(count, len(planned))):
         cursor = plan.advance(cursor)
     reopened = replace(plan, _windows={})
-    rest = walked[count:]
+    rest = planned[count:]
     assert contents(take(reopened, len(rest), cursor)) == contents(rest)
 
 
-@given(streams(policies=ENDLESS, rule=st.builds(Fixed, st.integers(1, 5))), st.integers(1, 60))
-def test_the_closed_form_opens_the_same_step_as_walking_there(stream: Stream, number: int) -> None:
+@given(streams(policies=ENDLESS, rule=st.builds(FixedRule, st.integers(1, 5))), st.integers(1, 60))
+def test_the_closed_form_opens_the_same_step_as_planning_step_by_step(stream: Stream, number: int) -> None:
     plan = single(stream)
-    walked = take(plan, number + 1)[number]
+    planned = take(plan, number + 1)[number]
     opened, _ = plan.step_at(plan.seek(number))
-    assert [content(batch) for batch in opened.micro_batches] == [content(batch) for batch in walked.micro_batches]
+    assert [content(batch) for batch in opened.micro_batches] == [content(batch) for batch in planned.micro_batches]
     assert opened.number == number
 
 

@@ -14,7 +14,7 @@ from strategies import rules, single, streams
 from playhead.order.blend import resolve
 from playhead.order.exhaustion import Mixture, blend_key, pieces_of
 from playhead.order.source_order import rows_between
-from playhead.plan.rules import Fixed
+from playhead.plan.rules import FixedRule
 from playhead.plan.segments import Stream, amended, counters_before, round_end, segment_at, window_draws
 from playhead.plan.window import plan_window
 from playhead.seeds import key
@@ -35,7 +35,7 @@ def amended_streams(draw: st.DrawFn) -> Stream:
         pieces = pieces_of(mixture, "repeat", None, first_draw, counters_before(stream, window))
         rule = draw(rules())
         lanes = draw(st.integers(1, 6))
-        unit = lanes * (rule.size if isinstance(rule, Fixed) else 1)
+        unit = lanes * (rule.size if isinstance(rule, FixedRule) else 1)
         size = unit * draw(st.integers(1, 6))
         stream = amended(stream, window, 0, pieces=pieces, rule=rule, lanes=lanes, balance=1, window_size=size)
     return stream
@@ -93,7 +93,7 @@ def test_lanes_window_and_batching_may_change_in_the_middle_of_a_pass(stream: St
     at = data.draw(st.integers(1, last - 1))
     lanes = data.draw(st.integers(1, 5))
     rule = data.draw(rules())
-    size = lanes * (rule.size if isinstance(rule, Fixed) else 1) * data.draw(st.integers(1, 9))
+    size = lanes * (rule.size if isinstance(rule, FixedRule) else 1) * data.draw(st.integers(1, 9))
     changed = amended(stream, at, 0, lanes=lanes, rule=rule, window_size=size, balance=1)
     seen = Counter(
         (source, epoch, row)
@@ -129,7 +129,7 @@ def test_an_excluded_row_is_a_hole_and_moves_no_other_draw(stream: Stream, data:
         assert sorted(after.groups.members.tolist()) == list(range(int(keep.sum())))
 
 
-@given(streams(policies=("repeat",), max_sources=1, shuffles=("none",), rule=st.just(Fixed(1)), lanes=st.just(2)))
+@given(streams(policies=("repeat",), max_sources=1, shuffles=("none",), rule=st.just(FixedRule(1)), lanes=st.just(2)))
 def test_a_window_of_holes_only_has_no_step_and_the_stream_goes_on(stream: Stream) -> None:
     assume(stream.orders[0].num_rows > 6)
     changed = amended(stream, 0, 0, window_size=2, excluded={0: np.arange(6)})

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from measured_data import measured, recipe_of, refusal, shards
 
+from measured_data import measured, recipe_of, refusal, shards
 from playhead import Loader, open_plan
 from playhead.errors import NotPreparedError
 from playhead.prepare import MeasureProgress, prepare, stretches

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import measured_maps
 import pytest
-from measured_data import ROWS, measured, recipe_of, refusal, shards
 
+import measured_maps
+from measured_data import ROWS, measured, recipe_of, refusal, shards
 from playhead.errors import PrepareError, RecipeError
 from playhead.prepare import prepare, stretches
 from small_data import all_lengths, table_of, write_jsonl

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from measured_data import measured, recipe_of, shards
 
+from measured_data import measured, recipe_of, shards
 from playhead.prepare import prepare, stretches
 from small_data import all_lengths, bytes_of, table_of, write_jsonl
 

@@ -124,8 +124,8 @@ def test_a_truncated_recording_is_an_error_with_both_sizes():
 
 HOSTILE = {
     "nothing": (b"", "no decoder for this audio"),
-    "a magic alone": (b"RIFF", "is no WAV file"),
-    "another RIFF": (b"RIFF\x10\x00\x00\x00AVI LIST", "is no WAV file"),
+    "a magic alone": (b"RIFF", "is not a WAV file"),
+    "another RIFF": (b"RIFF\x10\x00\x00\x00AVI LIST", "is not a WAV file"),
     "a header alone": (riff(), "holds no samples"),
     "no samples": (riff(fmt()), "holds no samples"),
     "no format": (riff(chunk(b"data", TEN)), "its samples come before their format"),

@@ -13,7 +13,7 @@ from corpora import lengths_of, plan_in, write_speech, write_text
 from playhead.errors import RecipeError
 from playhead.plan.form import bucket_of
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule
 from playhead.plan.segments import Segment
 
 PACK = {"type": "pack", "max_length": 512}
@@ -31,11 +31,11 @@ def rule_of(folder: Path, source: dict, batching: dict, **fields: Any) -> Rule:
 @pytest.mark.parametrize(
     ("batching", "rule"),
     [
-        ({"type": "fixed", "size": 3}, Fixed(3)),
-        ({"type": "fixed", "size": 3, "max_length": 4.5}, Fixed(3, 4500)),
-        ({"type": "budget", "budget": 7.5}, Budget(7500, 7500)),
-        ({"type": "pack", "max_length": 3.7501, "overlong": "truncate"}, Pack(3751, "truncate")),
-        ({"type": "bucket", "edges": [1.5, 2.3, 4], "size": [4, 2, 1]}, Bucket((1500, 2300, 4000), (4, 2, 1))),
+        ({"type": "fixed", "size": 3}, FixedRule(3)),
+        ({"type": "fixed", "size": 3, "max_length": 4.5}, FixedRule(3, 4500)),
+        ({"type": "budget", "budget": 7.5}, BudgetRule(7500, 7500)),
+        ({"type": "pack", "max_length": 3.7501, "overlong": "truncate"}, PackRule(3751, "truncate")),
+        ({"type": "bucket", "edges": [1.5, 2.3, 4], "size": [4, 2, 1]}, BucketRule((1500, 2300, 4000), (4, 2, 1))),
     ],
 )
 def test_seconds_become_milliseconds(tmp_path: Path, batching: dict, rule: Rule) -> None:
@@ -51,7 +51,7 @@ def test_lengths_in_seconds_are_looked_up_in_milliseconds_rounded_up(tmp_path: P
 def test_a_budget_with_a_quadratic_term_holds_the_longest_sample_that_fits(tmp_path: Path) -> None:
     rule = rule_of(tmp_path, write_text(tmp_path, "a", [[5, 10]]), {"type": "budget", "budget": 100, "quadratic": 50})
     longest = max(d for d in range(101) if d + ceil(d * d / 50) <= 100)
-    assert rule == Budget(100, longest, 50)
+    assert rule == BudgetRule(100, longest, 50)
 
 
 def test_a_budget_that_holds_no_sample_is_refused(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_budget_that_holds_no_sample_is_refused(tmp_path: Path) -> None:
 def test_buckets_by_number_hold_about_equal_total_length(tmp_path: Path, num: int) -> None:
     lengths = lengths_of(3, 3, 900, longest=3000)
     rule = rule_of(tmp_path, write_text(tmp_path, "a", lengths), {"type": "bucket", "num": num, "budget": 3000})
-    assert isinstance(rule, Bucket)
+    assert isinstance(rule, BucketRule)
     everything = np.concatenate(lengths)
     sums = np.bincount(np.searchsorted(rule.edges, everything), everything)
     assert len(rule.edges) == len(sums) == num
@@ -86,7 +86,7 @@ def test_buckets_by_number_follow_the_blend_not_the_files(tmp_path: Path) -> Non
 
 def test_fewer_buckets_where_lengths_do_not_differ_and_sizes_must_match(tmp_path: Path) -> None:
     source = write_text(tmp_path, "a", [[7] * 50])
-    assert rule_of(tmp_path, source, {"type": "bucket", "num": 4, "size": 3}) == Bucket((7,), (3,))
+    assert rule_of(tmp_path, source, {"type": "bucket", "num": 4, "size": 3}) == BucketRule((7,), (3,))
     with pytest.raises(RecipeError, match=r"batching\.size: there must be one size for each bucket"):
         rule_of(tmp_path, source, {"type": "bucket", "num": 2, "size": [3, 2]})
 
@@ -96,13 +96,13 @@ def test_two_dimensional_buckets_by_pairs_have_edges_of_both_units(tmp_path: Pat
     source = {**speech, "output_length": {"field": "json.duration", "unit": "seconds"}}
     pairs = [[1.5, 1], [1.5, 4], [4, 4]]
     rule = rule_of(tmp_path, source, {"type": "bucket", "edges": pairs, "size": 2})
-    assert rule == Bucket((1500, 1500, 4000), (2, 2, 2), (1000, 4000, 4000))
+    assert rule == BucketRule((1500, 1500, 4000), (2, 2, 2), (1000, 4000, 4000))
 
 
 def test_two_dimensional_buckets_by_number_cross_both_lengths(tmp_path: Path) -> None:
     source = {**write_text(tmp_path, "a", lengths_of(5, 2, 400), outputs=True), "output_length": "m"}
     rule = rule_of(tmp_path, source, {"type": "bucket", "num": [3, 2], "budget": 800})
-    assert isinstance(rule, Bucket)
+    assert isinstance(rule, BucketRule)
     assert rule.output_edges is not None
     pairs = list(zip(rule.edges, rule.output_edges, strict=True))
     assert pairs == [(a, b) for a in sorted(set(rule.edges)) for b in sorted(set(rule.output_edges))]
@@ -128,7 +128,7 @@ def test_sizes_from_a_budget_are_how_many_of_the_longest_fit(tmp_path: Path) -> 
 
 def test_samples_without_length_are_planned_as_length_1(tmp_path: Path) -> None:
     source = write_text(tmp_path, "a", [[0] * 9])
-    assert rule_of(tmp_path, source, {"type": "bucket", "num": 3, "budget": 6}) == Bucket((1,), (6,))
+    assert rule_of(tmp_path, source, {"type": "bucket", "num": 3, "budget": 6}) == BucketRule((1,), (6,))
     plan = plan_in(tmp_path, source, batching={"type": "bucket", "num": 3, "budget": 6})
     assert (plan.window(0, 0).lengths == 1).all()
     assert np.median(plan.window(0, 0).groups.sizes()) == 6

@@ -14,7 +14,7 @@ from playhead.index.histogram import Tally
 from playhead.order.source_order import SourceOrder, rows_between
 from playhead.plan.form import bucket_of, form
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Pack, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, PackRule, Rule
 from playhead.plan.segments import Segment
 from playhead.resolve.batching import Profile, equal_length_edges, profile
 from playhead.resolve.window_size import Drawn, default_window_size
@@ -86,8 +86,8 @@ def log_normal(mean: float, spread: float) -> np.ndarray:
 
 LENGTHS = {"log-normal": log_normal(6.0, 1.0), "28 each": np.full(1 << 10, 28, np.uint32), "long": log_normal(7.5, 0.5)}
 RULES: dict[str, Any] = {
-    "pack": lambda _: Pack(4096),
-    "bucket": lambda edges: Bucket(edges, tuple(max(1, 4096 // edge) for edge in edges)),
+    "pack": lambda _: PackRule(4096),
+    "bucket": lambda edges: BucketRule(edges, tuple(max(1, 4096 // edge) for edge in edges)),
 }
 
 
@@ -107,20 +107,20 @@ def test_micro_batches_fall_just_short_of_whole_steps(lengths: str, rule: str, l
 
 def test_a_window_of_more_than_4_million_draws_holds_8_steps() -> None:
     inputs = profile_of(LENGTHS["28 each"])
-    size = default_window_size(Pack(4096), 16_384, Drawn(inputs, None))
+    size = default_window_size(PackRule(4096), 16_384, Drawn(inputs, None))
     assert size > 2**22
     assert 7.9 < size / 146 / 16_384 <= 8
 
 
-@pytest.mark.parametrize("rule", [Pack(1 << 22), Budget(1 << 22, 1 << 22), Bucket((50,), (100_000,))])
+@pytest.mark.parametrize("rule", [PackRule(1 << 22), BudgetRule(1 << 22, 1 << 22), BucketRule((50,), (100_000,))])
 def test_micro_batches_that_thousands_of_samples_do_not_fill_have_a_window_too(rule: Rule) -> None:
     size = default_window_size(rule, 1, Drawn(profile_of(LENGTHS["28 each"]), None))
-    full = 100_000 if isinstance(rule, Bucket) else (1 << 22) / 28
+    full = 100_000 if isinstance(rule, BucketRule) else (1 << 22) / 28
     assert 7.5 <= size / full <= 50
 
 
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.75, 0.25)])
-@pytest.mark.parametrize("rule", [Pack(512, "alone"), Budget(4000, 4000)])
+@pytest.mark.parametrize("rule", [PackRule(512, "alone"), BudgetRule(4000, 4000)])
 def test_the_default_window_draws_no_more_than_a_group_of_a_shard_shuffled_source(rule: Rule, shares: Any) -> None:
     order = SourceOrder(4000, "shards", 1, np.array([100] * 30 + [50] * 20), 4)
     other = SourceOrder(10**6, "global", 1)

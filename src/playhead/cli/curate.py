@@ -106,7 +106,7 @@ def cut(
     by: Annotated[str | None, typer.Option(help="Where to cut: silence, or hop.")] = None,
     min_seconds: Annotated[float | None, typer.Option(help="The shortest window.")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="The longest window.")] = None,
-    min_silence: Annotated[float | None, typer.Option(help="Seconds below which a pause is no silence.")] = None,
+    min_silence: Annotated[float | None, typer.Option(help="Seconds below which a pause is not a silence.")] = None,
     hop_seconds: Annotated[float | None, typer.Option(help="Seconds from window to window, by hop.")] = None,
     rows_per_shard: RowsPerShard = 2000,
     workers: Workers = None,

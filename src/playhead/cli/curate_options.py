@@ -18,7 +18,7 @@ Workers = Annotated[
     int | None, typer.Option(min=1, help="Workers, or jobs at a time on a Ray cluster; by default one a core.")
 ]
 Repeat = Annotated[int, typer.Option(min=1, help="Read the input this many times over, to try the scale.")]
-Force = Annotated[bool, typer.Option("--force", help="Write everything anew.")]
+Force = Annotated[bool, typer.Option("--force", help="Write everything again.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

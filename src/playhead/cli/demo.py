@@ -18,7 +18,7 @@ def demo(
     Exits with 1 if anything differs from a run that was left alone.
     """
     from playhead.cli.demo_data import make_data
-    from playhead.cli.demo_story import tell
+    from playhead.cli.demo_story import run_demo
 
-    if not tell(make_data(directory)):
+    if not run_demo(make_data(directory)):
         raise typer.Exit(1)

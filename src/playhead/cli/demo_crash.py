@@ -1,4 +1,4 @@
-"""The demo's proof: two ranks are killed, four go on, and nobody could tell from what was delivered."""
+"""The demo's proof: two ranks are killed, four go on, and what is delivered does not differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Delivered = dict[tuple[int, int], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     """What a run delivered up to a step: its batches by (step, lane), how many were delivered twice, its last state."""
 
     batches: Delivered
@@ -84,7 +84,7 @@ def _read(job: RankJob) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> Outcome:
+def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> DemoOutcome:
     """What counts of several runs: of each, the batches of its own steps."""
     batches: Delivered = {}
     count = 0
@@ -93,16 +93,16 @@ def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> O
             own = [line for line in _read(job) if line["step"] in steps]
             count += len(own)
             batches |= {(line["step"], line["lane"]): line for line in own}
-    return Outcome(dict(sorted(batches.items())), count - len(batches), jobs[0].state_after(until).read_bytes())
+    return DemoOutcome(dict(sorted(batches.items())), count - len(batches), jobs[0].state_after(until).read_bytes())
 
 
-def _show_comparison(screen: Console, calm: Outcome, rough: Outcome) -> bool:
+def _show_comparison(screen: Console, calm: DemoOutcome, rough: DemoOutcome) -> bool:
     table = grid("<compared", ">uninterrupted, 1 rank", ">killed, resumed on 4 ranks", "<equal")
     equal = True
-    for label, ours, theirs in zip(_LABELS, _facts(calm), _facts(rough), strict=True):
-        same = ours == theirs
+    for label, left, right in zip(_LABELS, _facts(calm), _facts(rough), strict=True):
+        same = left == right
         equal = equal and same
-        table.add_row(label, ours[:_SHOWN], theirs[:_SHOWN], "yes" if same else "NO")
+        table.add_row(label, left[:_SHOWN], right[:_SHOWN], "yes" if same else "NO")
     screen.print(table)
     if equal:
         screen.print("nothing lost, nothing twice, every array the same to the last bit", style="green")
@@ -122,7 +122,7 @@ _LABELS = (
 )
 
 
-def _facts(outcome: Outcome) -> list[str]:
+def _facts(outcome: DemoOutcome) -> list[str]:
     lines = outcome.batches
     return [
         f"{len(lines):,}",

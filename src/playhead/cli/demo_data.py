@@ -73,7 +73,7 @@ def listen(sample, random):
 
 def make_data(directory: Path) -> Path:
     """Write the sources and the recipe where they are not there yet; returns the recipe's path."""
-    noise = random.Random(1)  # noqa: S311  # data to look at, not to guard
+    noise = random.Random(1)  # noqa: S311  # sample data, no secret
     with writing_to(directory):
         (directory / "calls").mkdir(parents=True, exist_ok=True)
     for shard in range(3):

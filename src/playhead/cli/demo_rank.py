@@ -59,7 +59,7 @@ def deliver(job: RankJob) -> None:
             if not batch.is_last_in_step:
                 continue
             save_to(job.state_after(batch.step + 1), loader.state_dict())
-            # An orphan ends by itself: nobody is left to kill it.
+            # An orphan ends by itself: no parent is left to kill it.
             if batch.step + 1 == job.until or os.getppid() != job.parent:
                 return
 

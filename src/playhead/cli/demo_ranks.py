@@ -17,7 +17,7 @@ from playhead.errors import WorkerError
 
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 0.005
-_LAST_WORDS = 12
+_LAST_LINES = 12
 
 Rank = subprocess.Popen[bytes]
 
@@ -44,7 +44,7 @@ def kill(rank: Rank) -> None:
 
 
 def watch(ranks: Sequence[Rank], jobs: Sequence[RankJob], is_there: Callable[[], bool]) -> None:
-    """Wait until something is true; a rank that ends before, or takes too long, is an error with its last words."""
+    """Wait until something is true; a rank that ends before, or takes too long, is an error with its last output."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not is_there():
         for rank, job in zip(ranks, jobs, strict=True):
@@ -76,6 +76,6 @@ def _start(job: RankJob) -> Rank:
 
 
 def _failed(job: RankJob, how: str) -> WorkerError:
-    words = job.errors.read_text(errors="replace").strip().splitlines()
-    told = "\n".join(["its last words were", *words[-_LAST_WORDS:]]) if words else "no word from it"
-    return WorkerError(f"rank {job.rank} of {job.world_size} of the demo {how}", found=told)
+    lines = job.errors.read_text(errors="replace").strip().splitlines()
+    output = "\n".join(["its last output was", *lines[-_LAST_LINES:]]) if lines else "no output from it"
+    return WorkerError(f"rank {job.rank} of {job.world_size} of the demo {how}", found=output)

@@ -14,8 +14,8 @@ from playhead.recipe.values import Recipe
 from playhead.resolve import map_tables, plan_tables
 
 
-def tell(recipe_path: Path) -> bool:
-    """The whole story; returns whether everything that was compared was equal."""
+def run_demo(recipe_path: Path) -> bool:
+    """Run the whole demo; returns whether everything that was compared was equal."""
     screen = console()
     heading(screen, "prepare: index the sources, select their rows")
     recipe = Recipe.load(recipe_path)

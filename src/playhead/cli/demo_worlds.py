@@ -1,4 +1,4 @@
-"""The promise tried on the plan: on 1, 2, 4 and 8 ranks, and ten million steps on."""
+"""The guarantee checked on the plan: on 1, 2, 4 and 8 ranks, and ten million steps on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show_worlds(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> bo
     table = grid(*titles)
     seen = set()
     for world in WORLDS:
-        dealt = [_walk_as(plan_tables(recipe, tables, world_size=world), rank, world) for rank in range(world)]
+        dealt = [_deal_to(plan_tables(recipe, tables, world_size=world), rank, world) for rank in range(world)]
         whole = sorted(batch for batches, _ in dealt for batch in batches)
         receipts = sorted({f"{receipt:016x}" for _, receipt in dealt})
         samples = digest(whole)
@@ -45,7 +45,7 @@ def show_worlds(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> bo
     return equal
 
 
-def _walk_as(plan: Plan, rank: int, world: int) -> tuple[list[tuple[int, int, list[list[int]]]], int]:
+def _deal_to(plan: Plan, rank: int, world: int) -> tuple[list[tuple[int, int, list[list[int]]]], int]:
     """What one rank is dealt, as (step, lane, picks), and its receipt at the end."""
     batches = []
     receipt = 0

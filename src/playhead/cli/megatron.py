@@ -43,7 +43,7 @@ def prepare_cache(
     workers: _Workers = None,
     memory: Annotated[int | None, typer.Option(min=1, help="Megabytes that may be used.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Build everything anew.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build everything again.")] = False,
     per_dataset_sequences: Annotated[Path | None, typer.Option(help="Write the counts for fast start there.")] = None,
     as_json: _Json = False,
 ) -> None:

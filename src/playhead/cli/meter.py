@@ -72,7 +72,7 @@ class Meter:
                 self._marks.popleft()
 
     def stop(self) -> None:
-        """Let the clock stand: what follows is not delivery."""
+        """Stop the clock: what follows is not delivery."""
         if self._end is None:
             self._end = self._clock()
 

@@ -13,13 +13,13 @@ from playhead.cli.usage import check_rank_has_world
 def plan(
     recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.")],
     step: Annotated[int | None, typer.Option(min=0, help="List the picks of this step instead.")] = None,
-    split: Annotated[str | None, typer.Option(help="Look at this evaluation set, not at the training stream.")] = None,
+    split: Annotated[str | None, typer.Option(help="Show this evaluation set, not the training stream.")] = None,
     world: Annotated[int | None, typer.Option(min=1, help="The number of ranks.  [default: 1]")] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="With --step: only the lanes of this rank.")] = None,
     windows: Annotated[int, typer.Option(min=1, help="How many windows to plan and measure.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what will happen: who is drawn how often, what a step holds, what padding and whole steps cost."""
+    """Show what will happen: how often each source is drawn, what a step holds, what padding and whole steps cost."""
     if rank is not None and step is None:
         raise typer.BadParameter("it chooses lanes of a step: give --step too", param_hint="--rank")
     check_rank_has_world(rank, world)

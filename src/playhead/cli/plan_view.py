@@ -12,9 +12,9 @@ from playhead.cli.screen import bar, console, count, grid, labelled, percent, pr
 from playhead.index.table import Table
 from playhead.inspect.summary import LengthBin, StreamSummary, summarise
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Budget, Fixed, Rule
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, Rule
 from playhead.recipe.tree import Leaf, branches, evaluation_branch
-from playhead.recipe.units import for_people, whole_unit
+from playhead.recipe.units import readable, whole_unit
 from playhead.recipe.values import Recipe, Unit
 
 _BAR_WIDTH = 40
@@ -30,7 +30,7 @@ def print_plan(
     as_json: bool,
     lengths: bool = True,
 ) -> None:
-    """The plan, measured on some windows; for people with a histogram of lengths, unless they are left out."""
+    """The plan, measured on some windows; as text with a histogram of lengths, unless they are left out."""
     by_name = {table.name: table for table in tables.values()}
     summaries = [summarise(plan, i, windows, by_name) for i in range(len(plan.streams))]
     leaves = _first_leaves(recipe, split, len(plan.streams))
@@ -61,7 +61,7 @@ def _turns(plan: Plan) -> dict[str, float] | None:
 
 
 def _print_stream(screen: Console, summary: StreamSummary, leaf: Leaf, rule: Rule) -> None:
-    about = f": {_rule_for_people(rule, leaf.unit)}, {count(summary.lanes, 'lane')} to a step"
+    about = f": {_rule_text(rule, leaf.unit)}, {count(summary.lanes, 'lane')} to a step"
     screen.print(Text.assemble((summary.name, "bold"), about))
     table = grid("<source", ">rows", ">of the samples", ">of the length", ">steps to an epoch")
     for source in summary.sources:
@@ -89,7 +89,7 @@ def _facts(summary: StreamSummary, leaf: Leaf, rule: Rule) -> list[tuple[str, st
         ("a step", step),
         ("a window", f"{summary.window_size:,} draws, {summary.steps_per_window:,.1f} steps{ends}"),
     ]
-    if isinstance(rule, Bucket):
+    if isinstance(rule, BucketRule):
         facts.append(("buckets", _buckets(rule, leaf)))
     if summary.fill is not None:
         facts.append(("fill", f"{percent(summary.fill)} real length, {percent(1 - summary.fill)} padding"))
@@ -109,7 +109,7 @@ def _facts(summary: StreamSummary, leaf: Leaf, rule: Rule) -> list[tuple[str, st
 
 
 def _histogram(bins: tuple[LengthBin, ...], unit: Unit) -> list[str]:
-    labels = [f"{for_people(b.low, unit)} - {for_people(b.high, unit)}" for b in bins]
+    labels = [f"{readable(b.low, unit)} - {readable(b.high, unit)}" for b in bins]
     width = max(len(label) for label in labels)
     top = max(b.fraction for b in bins)
     return [
@@ -125,25 +125,25 @@ def _first_leaves(recipe: Recipe, split: str | None, num_streams: int) -> list[L
     return leaves if len(leaves) == num_streams else leaves * num_streams
 
 
-def _rule_for_people(rule: Rule, unit: Unit) -> str:
-    if isinstance(rule, Fixed):
+def _rule_text(rule: Rule, unit: Unit) -> str:
+    if isinstance(rule, FixedRule):
         return f"micro-batches of {count(rule.size, 'sample')}"
-    if isinstance(rule, Budget):
+    if isinstance(rule, BudgetRule):
         quadratic = f" with quadratic term {_length(rule.quadratic, unit)}" if rule.quadratic else ""
         return f"micro-batches of up to {_length(rule.budget, unit)}, padding included{quadratic}"
-    if isinstance(rule, Bucket):
+    if isinstance(rule, BucketRule):
         least, most = min(rule.sizes), max(rule.sizes)
         sizes = count(most, "sample") if least == most else f"{least:,} to {most:,} samples"
         return f"{count(len(rule.edges), 'bucket')} of {sizes}"
     return f"packs of {_length(rule.max_length, unit)}"
 
 
-def _buckets(rule: Bucket, leaf: Leaf) -> str:
+def _buckets(rule: BucketRule, leaf: Leaf) -> str:
     """Each bucket's edge and its batch size: `up to 81 tokens: 25 samples; 150: 13`."""
-    edges = [for_people(edge, leaf.unit) for edge in rule.edges]
+    edges = [readable(edge, leaf.unit) for edge in rule.edges]
     unit = "" if leaf.unit == "seconds" else f" {leaf.unit}"
     if rule.output_edges is not None:
-        ends = [for_people(edge, leaf.output_unit) for edge in rule.output_edges]
+        ends = [readable(edge, leaf.output_unit) for edge in rule.output_edges]
         edges = [f"{edge} x {end}" for edge, end in zip(edges, ends, strict=True)]
     first, *rest = zip(edges, rule.sizes, strict=True)
     shown = [f"up to {first[0]}{unit}: {count(first[1], 'sample')}", *(f"{edge}: {size:,}" for edge, size in rest)]
@@ -151,4 +151,4 @@ def _buckets(rule: Bucket, leaf: Leaf) -> str:
 
 
 def _length(value: float, unit: Unit) -> str:
-    return for_people(value, unit) if unit == "seconds" else f"{for_people(value, unit)} {unit}"
+    return readable(value, unit) if unit == "seconds" else f"{readable(value, unit)} {unit}"

@@ -17,7 +17,7 @@ def prepare(
         int | None, typer.Option(min=1, help="Workers, or jobs at a time on a Ray cluster; by default one a core.")
     ] = None,
     memory: Annotated[int, typer.Option(min=8, help="Megabytes a worker may use.")] = 256,
-    force: Annotated[bool, typer.Option("--force", help="Index everything anew.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Index everything again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
     sidecars: Annotated[bool, typer.Option("--sidecars", help="Also write <file>.idx for lhotse and NeMo.")] = False,
     measure: Annotated[

@@ -17,7 +17,7 @@ from playhead.prepare import Compiling, PrepareReport, SourceReport
 from playhead.prepare import MeasureProgress as RowsMeasured
 from playhead.prepare.report import Event
 from playhead.recipe.tree import leaves
-from playhead.recipe.units import for_people, whole_unit
+from playhead.recipe.units import readable, whole_unit
 from playhead.recipe.values import Recipe, Unit
 from playhead.resolve import open_plan
 
@@ -166,6 +166,6 @@ def _losses_grid(sources: list[SourceReport], units: dict[str, Unit]) -> Grid:
         for loss in source.losses:
             rows = percent(loss.num_rows / source.num_rows) if source.num_rows else "-"
             share = percent(loss.length / source.length_sum) if source.length_sum else "-"
-            length = for_people(loss.length, units[source.path]) if source.length_sum else "-"
+            length = readable(loss.length, units[source.path]) if source.length_sum else "-"
             table.add_row(source.name, loss.rule, f"{loss.num_rows:,}", rows, length, share)
     return table

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.live import Live
 
 from playhead.cli.meter import Meter
-from playhead.cli.run_view import Summary, UnitOf, live_view
+from playhead.cli.run_view import RunSummary, UnitOf, live_view
 from playhead.cli.screen import console
 from playhead.cli.state_file import restore_from, save_to
 from playhead.cli.stopping import Stopped, StopSignals, stoppable
@@ -64,7 +64,7 @@ class _Run:
             save_to(path, self.state())
 
 
-def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -> Summary:
+def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -> RunSummary:
     """Run until the end, the limit, or a signal. Law: whatever ends it, the state saved is that of the last batch."""
     streams = leaves_by_stream(recipe, split)
     unit_of = {leaf.source.name: leaf.unit for leaves in streams for leaf in leaves}
@@ -85,7 +85,7 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
     state = run.state()
     loader.load_state_dict(state)  # a signal may have come between a batch made ready and a batch taken
     who = (loader.rank, loader.world_size)
-    return Summary(
+    return RunSummary(
         reason, *who, first_step, run.meter, state, loader.totals(), unit_of, limits.state, exit_code=exit_code
     )
 

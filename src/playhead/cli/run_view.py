@@ -29,7 +29,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """What a run delivered, and why it stopped. Counts and rates are of this rank; totals are of all, from step 0."""
 
     reason: str
@@ -52,7 +52,7 @@ def live_view(last: Batch | None, meter: Meter, totals: dict[str, Totals] | None
     return Group(line) if totals is None else Group(line, _sources_grid(totals, unit_of, bars=True))
 
 
-def print_summary(done: Summary, *, as_json: bool) -> None:
+def print_summary(done: RunSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(done))
         return
@@ -62,10 +62,10 @@ def print_summary(done: Summary, *, as_json: bool) -> None:
     screen.print(_sources_grid(done.totals, done.unit_of))
 
 
-def _facts(done: Summary) -> list[tuple[str, str]]:
+def _facts(done: RunSummary) -> list[tuple[str, str]]:
     counts, state = done.meter.counts(), done.state
-    things = [count(counts.steps, "step"), f"{counts.batches:,} micro-batches", count(counts.samples, "sample")]
-    facts = [("delivered", f"{', '.join(things)} in {_seconds(done.meter)}{_REASONS[done.reason]}")]
+    counted = [count(counts.steps, "step"), f"{counts.batches:,} micro-batches", count(counts.samples, "sample")]
+    facts = [("delivered", f"{', '.join(counted)} in {_seconds(done.meter)}{_REASONS[done.reason]}")]
     if done.world_size > 1:
         facts.append(("rank", f"{done.rank} of {done.world_size}; the table is of all ranks"))
     facts.append(("rate", _rates_text(done.meter.mean())))
@@ -76,7 +76,7 @@ def _facts(done: Summary) -> list[tuple[str, str]]:
     return facts
 
 
-def _as_json(done: Summary) -> dict[str, Any]:
+def _as_json(done: RunSummary) -> dict[str, Any]:
     counts, rates, first = done.meter.counts(), done.meter.mean(), done.meter.seconds_to_first
     return {
         "reason": done.reason,
@@ -120,7 +120,7 @@ def _rates_text(rates: Rates) -> str:
 
 
 def _sources_grid(totals: dict[str, Totals], unit_of: UnitOf, *, bars: bool = False) -> Grid:
-    """Who was delivered how often since step 0, on all ranks: shares of samples of all, of length among like units."""
+    """Deliveries by source since step 0, on all ranks: shares of samples of all, of length among like units."""
     table = grid("<source", ">samples", ">of the samples", ">of the length", ">padding", *(["<"] if bars else []))
     everything = totals["all"].samples
     length_in: dict[Unit, int] = {}

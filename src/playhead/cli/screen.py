@@ -56,8 +56,8 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.2f} %"
 
 
-def count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def bar(fraction: float, width: int) -> str:

@@ -42,7 +42,7 @@ def _read(path: Path) -> Any:
             f"{path}: this is not JSON, or only a part of it",
             found=f"{path.stat().st_size:,} bytes; {error}",
             expected="a state that `playhead run --state` or `state_dict()` gave, whole",
-            fix="use an older copy, or remove the file to start anew",
+            fix="use an older copy, or remove the file to start again from step 0",
         ) from error
     except OSError as error:
         raise StateError(f"{path}: cannot be read", found=error.strerror or str(error)) from error

@@ -10,18 +10,18 @@ from rich.text import Text
 
 from playhead.cli.screen import console, grid, print_json
 from playhead.deal import lanes_of_rank
-from playhead.feed.ledger import seek, steps_to_walk
+from playhead.feed.ledger import seek, steps_to_plan
 from playhead.index.table import Table
 from playhead.plan.cursor import Cursor
 from playhead.plan.plan import Plan
 from playhead.plan.step import MicroBatch, Step
 from playhead.recipe.tree import Leaf, branches, evaluation_branch
-from playhead.recipe.units import for_people, whole_unit
+from playhead.recipe.units import readable, whole_unit
 from playhead.recipe.values import Recipe
 
 Sources = dict[str, tuple[Leaf, Table]]
-LONG_WALK = 20_000
-SHORT_WALK = 1_000
+LONG_SEEK = 20_000
+SHORT_SEEK = 1_000
 
 
 def print_step(
@@ -49,18 +49,18 @@ def print_step(
 
 
 def _sought(recipe: Recipe, plan: Plan, split: str | None, number: int) -> Cursor:
-    """The cursor of a step. A walk is shown on a terminal; before a long one, what would save it is said."""
-    to_walk = steps_to_walk(recipe, plan, number)
-    if to_walk > LONG_WALK and split is None:
+    """The cursor of a step. Progress is shown on a terminal; before a long search, how to avoid it."""
+    to_plan = steps_to_plan(recipe, plan, number)
+    if to_plan > LONG_SEEK and split is None:
         typer.echo(
-            f"walking {to_walk:,} steps; after `playhead prepare RECIPE --steps {number}` they are a look-up",
+            f"planning {to_plan:,} steps; after `playhead prepare RECIPE --steps {number}` they are a look-up",
             err=True,
         )
-    columns = (TextColumn("walking"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
+    columns = (TextColumn("planning"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
     screen = console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
-        task = bars.add_task("steps", total=to_walk, visible=to_walk > SHORT_WALK)
-        return seek(recipe, plan, number, lambda walked: bars.update(task, completed=walked))
+        task = bars.add_task("steps", total=to_plan, visible=to_plan > SHORT_SEEK)
+        return seek(recipe, plan, number, lambda planned: bars.update(task, completed=planned))
 
 
 def _plain(batch: MicroBatch, plan: Plan, sources: Sources) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _print_lanes(step: Step, batches: list[MicroBatch], plan: Plan, sources: Sou
         lane = f"{batch.lane}{' (idle)' if batch.idle else ''}"
         for name, epoch, row, length in _named(batch, plan):
             leaf, found = sources[name]
-            shown = "-" if length is None else for_people(length, leaf.unit)
+            shown = "-" if length is None else readable(length, leaf.unit)
             table.add_row(lane, name, f"{epoch:,}", f"{row:,}", shown, found.place(row))
             lane = ""
     screen.print(table)

@@ -33,7 +33,7 @@ class StopSignals:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """What belongs together is done whole before a signal is heeded."""
+        """What belongs together is done whole before a signal is handled."""
         self._deferred = True
         try:
             yield

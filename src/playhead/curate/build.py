@@ -174,7 +174,7 @@ def bandwidth(segment: CurateRow) -> float:
 
 
 def speaker_durations(segments: list[CurateRow]) -> dict[Any, float]:
-    """Seconds by speaker, in order of first speech; without a speaker, or with an empty one, seconds are nobody's."""
+    """Seconds by speaker, in order of first speech; segments with no speaker, or an empty one, do not count."""
     durations: dict[Any, float] = {}
     for segment in segments:
         speaker = segment.get("speaker")

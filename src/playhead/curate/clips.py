@@ -65,7 +65,7 @@ class Recordings:
 
 
 def _open(source: MediaBytes) -> _Recording:
-    """PCM WAV by our own decoder, everything else by soundfile."""
+    """PCM WAV by the decoder of `read/wav.py`, everything else by soundfile."""
     if bytes(source.head[:4]) in MAGICS:
         try:
             return _WavRecording(source, open_wav(source))
@@ -104,7 +104,7 @@ class _SoundFileRecording:
             self._file = soundfile.SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
         except soundfile.SoundFileError as error:
             raise self._stream.problem or DataError(
-                f"{self._path}: is no audio file that can be read", found=_said(error)
+                f"{self._path}: is not an audio file that can be read", found=_said(error)
             ) from error
         self.rate: int = self._file.samplerate
         self.num_frames: int = self._file.frames

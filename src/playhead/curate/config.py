@@ -12,7 +12,7 @@ from msgspec.structs import fields, force_setattr
 from playhead.errors import RecipeError
 from playhead.recipe.words import describe
 
-# In the order of the rows' stats. `win` counts starts that made no window; of these, the last two tell of the segment
+# In the order of the rows' stats. `win` counts starts that made no window; of these, the last two name the segment
 # at which it ended.
 WINDOW_REASONS = {
     "bw": "the bandwidth is too low",
@@ -115,7 +115,7 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
         good = is_finite(value)
         expected = "a finite number"
     if not good:
-        raise RecipeError(f"{name}: cannot be this", found=describe(value), expected=expected)
+        raise RecipeError(f"{name}: is not a valid value", found=describe(value), expected=expected)
 
 
 def is_finite(value: Any) -> bool:
@@ -140,7 +140,7 @@ class CutConfig(Struct, frozen=True, kw_only=True):
 
     stage: ClassVar[str] = "cut"
     reasons: ClassVar[tuple[str, ...]] = tuple(CUT_REASONS)
-    max_speakers: ClassVar[int] = 10  # of a histogram; nobody counts them here
+    max_speakers: ClassVar[int] = 10  # of a histogram; speakers are not counted here
 
     by: Literal["silence", "hop"] = "silence"
     min_seconds: float = 1.0
@@ -149,7 +149,7 @@ class CutConfig(Struct, frozen=True, kw_only=True):
     hop_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """A config that is there can be used."""
+        """Refuse values that cannot be used."""
         if self.by not in WAYS:
             raise RecipeError("by: there is no such way to cut", found=str(self.by), expected=" or ".join(WAYS))
         for name in ("min_seconds", "max_seconds", "hop_seconds"):
@@ -181,4 +181,4 @@ def _check_seconds(name: str, value: object, least: float, expected: str) -> Non
     if value is None and name == "hop_seconds":
         return
     if not is_finite(value) or value < least:  # type: ignore[operator]
-        raise RecipeError(f"{name}: this cannot be used", found=repr(value), expected=expected)
+        raise RecipeError(f"{name}: is not a valid value", found=repr(value), expected=expected)

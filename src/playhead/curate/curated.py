@@ -49,7 +49,7 @@ class Curator:
         return self.plainly(read_row(line), file, number) if done is None else done
 
     def quickly(self, line: bytes, file: str = "", number: int = 0) -> Curated | None:
-        """The row by kernels; None if it is unusual or has a fault."""
+        """The row by kernels; None if it is unusual or bad."""
         try:
             row = decode(line)
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -69,7 +69,7 @@ class Curator:
         found = filter_overlaps(built, self._config)
         ended = perf_counter()
         line = write_row(found)
-        # A row without windows keeps the `filtered_windows` that it brought along; those are none of ours.
+        # A row without windows keeps the `filtered_windows` that it brought along; those are not from this run.
         windows = built["windows"]
         times = [times_of(window) for window in windows]
         heard = np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64)

@@ -213,7 +213,7 @@ def _time(segment: Mapping[str, Any], name: str, i: int) -> float:
     value: Any = segment.get(name)
     if not is_finite(value) or value < 0:
         found = "none" if value is None else repr(value)
-        raise RowError(f"segments[{i}].{name}", "is no time", found=found, expected="seconds, 0 or more")
+        raise RowError(f"segments[{i}].{name}", "is not a time", found=found, expected="seconds, 0 or more")
     return float(value)
 
 
@@ -238,7 +238,7 @@ def cut_row(row: Mapping[str, Any], config: CutConfig) -> dict[str, Any]:
     """
     segments = row.get("segments", [] if config.by == "hop" else None)
     if not isinstance(segments, list) or not all(isinstance(segment, dict) for segment in segments):
-        raise RowError("segments", "is no list of segments", found=describe(segments), expected="a list of objects")
+        raise RowError("segments", "is not a list of segments", found=describe(segments), expected="a list of objects")
     duration = _duration(row)
     found = cut(segments, duration, config)
     windows = [
@@ -277,5 +277,5 @@ def _duration(row: Mapping[str, Any]) -> float | None:
         return None
     if not is_finite(value) or value < 0:
         found = "a number above 1e300" if isinstance(value, int) and value > 0 else repr(value)
-        raise RowError("duration", "is no length", found=found, expected="seconds, 0 or more")
+        raise RowError("duration", "is not a length", found=found, expected="seconds, 0 or more")
     return float(value)

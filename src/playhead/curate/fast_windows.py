@@ -83,12 +83,12 @@ class WindowedRow(Struct, frozen=True):
 
 
 def suits(config: WindowConfig) -> bool:
-    """Whether windows keep the fields of segments that are looked at again."""
+    """Whether windows keep the fields of segments that are read again."""
     return config.dropped.isdisjoint({"speaker", "metrics"})
 
 
 def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) -> WindowedRow | None:
-    """Both stages; None for a row that has a fault, is unusual, or has too low a sample rate.
+    """Both stages; None for a row that is bad, is unusual, or has too low a sample rate.
 
     Law: where it is not None, the row's JSON has the values and the order of keys of what the plain stages give.
     """

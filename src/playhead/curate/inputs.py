@@ -65,14 +65,14 @@ def find_inputs(files: Files, words: Sequence[str], out: Path) -> list[CurateInp
         raise RecipeError(
             f"{inside[0]}: lies in the directory to write to",
             found=f"--out {out}",
-            expected="inputs and outputs in directories apart",
+            expected="inputs and outputs in separate directories",
             fix="choose another --out",
         )
     return [CurateInput(path, files.stamp(path)) for path in paths]
 
 
 def _within(files: Files, word: str, out: Path) -> list[str]:
-    """The manifests in a directory, or under a prefix of a store; what is no directory stands for itself."""
+    """The manifests in a directory, or under a prefix of a store; what is not a directory stands for itself."""
     is_prefix = is_url(word) and not has_magic(word) and not word.endswith(SUFFIXES)
     if not is_prefix and not Path(word).is_dir():
         return [word]

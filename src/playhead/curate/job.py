@@ -78,11 +78,11 @@ class CurateJob:
             began = perf_counter()
             try:
                 done = _curated(curator, raw, path, number)
-            except RowError as fault:
+            except RowError as error:
                 if raw and not raw.decode("utf-8", "replace").strip():
                     continue
-                self._refuse(fault, path, line, raw, rejects)
-                tally.reject(fault.reason)
+                self._refuse(error, path, line, raw, rejects)
+                tally.reject(error.reason)
                 continue
             rows.write(done.line)
             waiting += len(done.line)
@@ -106,13 +106,13 @@ class CurateJob:
             for number, (line, raw) in enumerate(reader.rows(span), span.first_row) if span.num_rows else ():
                 yield path, number, line, raw
 
-    def _refuse(self, fault: RowError, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
+    def _refuse(self, error: RowError, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
         """Write the row down, or stop."""
         if self.on_error == "stop":
-            fault.fix = "correct or remove it; or leave out rows like it with --on-error reject"
-            raise fault.at(f"{path}, line {line:,}")
+            error.fix = "correct or remove it; or leave out rows like it with --on-error reject"
+            raise error.at(f"{path}, line {line:,}")
         text = raw.decode("utf-8", "replace")
-        rejects.write(RejectedRow(path, line, fault.field, fault.reason, fault.found, text))
+        rejects.write(RejectedRow(path, line, error.field, error.reason, error.found, text))
 
 
 class _Rejects:

@@ -51,7 +51,7 @@ def window_lines(
     source: WindowSource,
     times: Sequence[tuple[float, float]] | None = None,
 ) -> bytes:
-    """The lines of a row's kept windows, each given as its segments, in order; `times` are by default theirs."""
+    """The lines of a row's kept windows, each given as its segments, in order; `times` default to the segments'."""
     audio = _python_encode(row["audio_filepath"]).encode()
     times = times or [(segments[0]["start"], segments[-1]["end"]) for segments in windows]
     names = number_twins([window_id(audio, start, end) for start, end in times])
@@ -99,7 +99,7 @@ def number_twins(names: list[str]) -> list[str]:
 
 
 def turns_of(segments: list[CurateRow]) -> list[Turn]:
-    """Consecutive segments of one speaker as one turn. A segment without length and text is no turn."""
+    """Consecutive segments of one speaker as one turn. A segment without length and text is not a turn."""
     turns: list[Turn] = []
     for segment in segments:
         start, end, text = segment["start"], segment["end"], segment.get("text") or ""

@@ -1,6 +1,6 @@
 """The output directory: its files, and what the run that wrote them was asked to do.
 
-A later run goes on with the same, or is told what differs.
+A later run of the same request goes on; any other is refused with what differs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _OWN = (
 )
 _VERSION = 1
 _SHOWN = 5
-TIMED = ("summary.json", "report.html")  # these tell of times, so no two are the same
+TIMED = ("summary.json", "report.html")  # these contain times, so no two are the same
 _HALF = (".rows-*.tmp", ".windows.*.tmp", ".rejected.*.tmp", ".summary.*.tmp", ".report.*.tmp", ".curate.*.tmp")
 
 
 class CurateLayout:
-    """Where things are. Parts and marks of shards are in `work`, which is removed when all is done."""
+    """Paths of the outputs. Parts and marks of shards are in `work`, which is removed when all is done."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -156,11 +156,11 @@ def _input_differences(before: tuple[CurateInput, ...], now: tuple[CurateInput, 
 
 
 def refusal(layout: CurateLayout, differences: list[str]) -> PrepareError:
-    """What a directory is answered with that cannot be gone on with, because of these differences."""
+    """The error for a directory that this run cannot go on with, because of these differences."""
     more = f"; and {len(differences) - _SHOWN:,} more" if len(differences) > _SHOWN else ""
     return PrepareError(
         f"{layout.out}: holds the outputs of another run",
         found="; ".join(differences[:_SHOWN]) + more,
         expected="an empty directory, or a run of the same inputs and parameters to go on with",
-        fix="choose another --out, or write it anew with --force",
+        fix="choose another --out, or write it again with --force",
     )

@@ -1,4 +1,4 @@
-"""Rows of a manifest: read as Python's `json` reads them, and checked; what is wrong is said with its field."""
+"""Rows of a manifest: read as Python's `json` reads them, and checked; errors name the field."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _rebuild(values: dict[str, Any]) -> RowError:
 
 
 def check_row(row: Any, required: tuple[str, ...] = REQUIRED) -> None:
-    """Raise the first fault of a row. Words are looked at only where a segment is cut, by `check_words`."""
+    """Raise the first error of a row. Words are checked only where a segment is cut, by `check_words`."""
     if not isinstance(row, dict):
         raise RowError("", "not an object", found=describe(row), expected="one JSON object a line")
     segments = _value(row, "segments", [], required)

@@ -72,8 +72,8 @@ def curate_windows(
     An `engine` does the work in place of `workers` processes here; it is closed at the end. With `shards` the audio of
     the windows is cut too.
 
-    Law: the outputs, times in the summary aside, depend on the inputs and parameters only: not on who
-    does the work, nor on how often the run was killed and begun again.
+    Law: the outputs, times in the summary aside, depend on the inputs and parameters only: not on which workers
+    do the work, nor on how often the run was killed and begun again.
     """
     if min(rows_per_shard, repeat) < 1:
         raise RecipeError("rows per shard and repetitions are counts", expected="1 or more")
@@ -132,7 +132,7 @@ def _curate(layout: CurateLayout, request: CurateRequest, work: _Work) -> Curate
             raise DataError(
                 f"{layout.out}: rows were left out by an earlier run with --on-error reject",
                 found=f"{sum(summary.rejected.values()):,} in {layout.rejected.name}",
-                fix="fix them and write it anew with --force; or leave them out with --on-error reject",
+                fix="fix them and write it again with --force; or leave them out with --on-error reject",
             )
         return CurateReport(str(layout.out), False, 0, summary)
     layout.make()
@@ -157,7 +157,7 @@ class _Plan:
         self._failures: dict[int, PlayheadError] = {}
 
     def run(self) -> int:
-        """Make the shards that are not there; tells how many were. The first failure in row order is raised."""
+        """Make the shards that are not there; returns how many were. The first failure in row order is raised."""
         marked = {number for number in range(self.num_shards) if self._is_done(number)}
         done_shards = len(marked)
 

@@ -21,7 +21,7 @@ from playhead.recipe.words import describe, nearest
 _BUILDER, _OVERLAP = "ALMDataBuilderStage", "ALMDataOverlapStage"
 _AROUND = ("ManifestReader", "ManifestReaderStage", "ManifestWriterStage")  # before 1.4: ALMManifestReader, ...
 _OF_EVERY_STAGE = ("name", "resources", "batch_size")
-_OF_THE_OVERLAP_STAGE = {"overlap_percentage": 0}  # its own default, where ours is the tutorial's 50
+_OF_THE_OVERLAP_STAGE = {"overlap_percentage": 0}  # the default of that stage; here it is the tutorial's 50
 _FLAT = "lines by name, such as `target_window_duration: 120`, `min_speakers: 2` and `overlap_percentage: 50`"
 
 

@@ -59,7 +59,7 @@ class ShardConfig:
     on_error: Literal["stop", "reject"] = "stop"
 
     def __post_init__(self) -> None:
-        """A config that is there can be used."""
+        """Refuse values that cannot be used."""
         if self.kind not in {"wav", "flac"}:
             raise RecipeError("shards: audio of this kind is not written", found=str(self.kind), expected="wav or flac")
         if self.windows_per_shard < 1:
@@ -123,9 +123,9 @@ class ShardJob:
             window = msgspec.json.decode(line, type=_Window)
         except msgspec.MsgspecError as error:
             raise DataError(
-                "is no window", found=str(error), expected="id, audio_filepath, duration and perhaps offset"
+                "is not a window", found=str(error), expected="id, audio_filepath, duration and perhaps offset"
             ) from error
-        if not window.id or any(letter in window.id for letter in "./"):
+        if not window.id or any(character in window.id for character in "./"):
             raise DataError(
                 "id: cannot name a sample", found=repr(window.id), expected="a text without a dot or a slash"
             )
@@ -162,7 +162,7 @@ class _Held:
 
     def add(self, tar: tarfile.TarFile, window: _Window, line: bytes, recordings: Recordings, job: ShardJob) -> None:
         if window.id in self.ids:
-            raise DataError("id: is there already", found=repr(window.id), expected="every window once")
+            raise DataError("id: occurs twice", found=repr(window.id), expected="every window once")
         clip = recordings.clip(job.path_of(window), window.offset, window.duration)
         for ending, content in ((job.config.kind, clip), ("json", line.strip())):
             # The time, the owner and the rights of a member are those of a new TarInfo: always the same.

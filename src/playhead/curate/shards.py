@@ -128,7 +128,7 @@ def _lines(manifest: File) -> Iterator[bytes]:
 
 
 def _remove_others(directory: Path, wanted: dict[Path, ShardSummary]) -> None:
-    """Tars of a run with more of them would be read as if they belonged here. Only what we described is ours."""
+    """Remove the tars of an earlier run that had more of them, by their descriptions: they would be read as well."""
     for described in directory.absolute().glob("audio-*.tar.done"):
         target = described.with_suffix("")
         if target not in wanted:

@@ -1,6 +1,6 @@
-"""Step -> this rank: which lanes are ours, and who we are.
+"""Step -> this rank: which lanes it takes, and which rank this process is.
 
-In: lanes, rank and world size. Out: the lanes of a rank. The one look at torch, jax or the environment is here.
+In: lanes, rank and world size. Out: the lanes of a rank. Only here are torch, jax and the environment asked.
 """
 
 from playhead.deal.identity import Identity, identify

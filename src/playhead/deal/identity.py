@@ -1,4 +1,4 @@
-"""Who we are among the ranks. The one place that asks torch, jax or the environment."""
+"""The rank of this process and the world size. The one place that asks torch, jax or the environment."""
 
 from __future__ import annotations
 

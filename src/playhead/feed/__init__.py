@@ -1,4 +1,4 @@
 """Samples -> batches in time.
 
-In: a prepared recipe and who we are. Out: a loader that delivers our batches in order.
+In: a prepared recipe, a rank and the world size. Out: a loader that delivers the batches of the rank in order.
 """

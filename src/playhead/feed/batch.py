@@ -89,11 +89,11 @@ class Batch(Mapping[str, Any]):
         return len(self.data)
 
     def to(self, *where: Any, **how: Any) -> Batch:
-        """The batch with its tensors on another device, as trainers ask for it; what is no tensor stays."""
+        """The batch with its tensors on another device, as trainers ask for it; what is not a tensor stays."""
         return self._with(_applied(self.data, "to", lambda value: value.to(*where, **how)))
 
     def pin_memory(self) -> Batch:
-        """The batch with its tensors in pinned memory, as torch asks for it; what is no tensor stays."""
+        """The batch with its tensors in pinned memory, as torch asks for it; what is not a tensor stays."""
         return self._with(_applied(self.data, "pin_memory", lambda value: value.pin_memory()))
 
     def place_as(self, other: Batch) -> None:

@@ -239,7 +239,7 @@ def _blank(name: str, shape: tuple[int, ...], dtype: Dtype, pad_value: float) ->
 
 
 def _pad_value(name: str, value: float, dtype: Dtype) -> float:
-    """The value in the field's own type. Law: it is not bent to fit."""
+    """The value in the field's own type. Law: it is never changed to fit."""
     # A recipe's number is a float: beyond 2^53 it may not be the whole number that was written.
     if not can_hold(value, dtype) or (dtype.kind in "iu" and abs(value) >= 2**53):
         raise SampleError(

@@ -207,7 +207,7 @@ class Delivery:
         return Position(plan.start(), 0, Sum(nothing_yet(plan)))
 
     def _identity(self) -> Identity:
-        """Who we are: a number of ranks that cannot go on from the state that was loaded is refused."""
+        """Rank and world size: a number of ranks that cannot go on from the state that was loaded is refused."""
         found = self._stream.identity()
         if self._at is not None and self._at.lanes_done:
             check_takeover(self._at, self.lanes, found.world_size)

@@ -1,6 +1,6 @@
 """Totals by source. Where there are too many sources to count in a state, they are worked out from the plan.
 
-A source is walked in its own order, so what a round has drawn of it before a window is a span of its draws.
+A source is read in its own order, so what a round has drawn of it before a window is a span of its draws.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def totals_of(plan: Plan, position: Position) -> dict[str, Totals]:
 
 
 def by_source(plan: Plan, position: Position) -> list[tuple[str, int, int]]:
-    """(name, samples, length) of every source so far. The length costs a look at each row of an epoch."""
+    """(name, samples, length) of every source so far. The length costs a pass over the rows of an epoch."""
     parts = {part.stream: part for part in plan.parts_at(position.cursor)}
     found = []
     for i, (stream, place) in enumerate(zip(plan.streams, position.cursor.places, strict=True)):
@@ -78,11 +78,11 @@ def _length(stream: Stream, source: int, spans: list[tuple[int, int]]) -> int:
     for first, end in spans:
         epochs, rest = divmod(end - first, num_rows)
         num_epochs += epochs
-        total += _walked(stream, source, end - rest, end)
-    return total + (num_epochs * _walked(stream, source, 0, num_rows) if num_epochs else 0)
+        total += _length_between(stream, source, end - rest, end)
+    return total + (num_epochs * _length_between(stream, source, 0, num_rows) if num_epochs else 0)
 
 
-def _walked(stream: Stream, source: int, start: int, end: int) -> int:
+def _length_between(stream: Stream, source: int, start: int, end: int) -> int:
     order, lengths_of = stream.orders[source], stream.lengths_of[source]
     assert lengths_of is not None
     total = 0

@@ -1,4 +1,4 @@
-"""A piece of work for people: its samples and where they are."""
+"""A human-readable description of work: its samples and where they are."""
 
 from __future__ import annotations
 

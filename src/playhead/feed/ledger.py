@@ -54,7 +54,7 @@ class Ledger:
         return None if place == 0 else np.array(records[place - 1])
 
     def append(self, records: UIntArray) -> int:
-        """Add the records that are not there yet; returns how many. A record that differs from ours is refused."""
+        """Add the records that are not there yet; returns how many. A record that differs is refused."""
         assert records.ndim == 2
         assert records.shape[1] == self.width
         assert bool((records[1:, 0] > records[:-1, 0]).all())
@@ -106,7 +106,7 @@ def nearest(ledger: Ledger, plan: Plan, step: int) -> Cursor:
     return plan.start() if record is None else Cursor.from_record(record.tolist())
 
 
-def steps_to_walk(recipe: Recipe, plan: Plan, step: int) -> int:
+def steps_to_plan(recipe: Recipe, plan: Plan, step: int) -> int:
     """How many steps `seek` has to advance, one by one."""
     known = nearest(ledger_of(recipe, plan), plan, step)
     return 0 if plan.jump(step, known) is not None else step - known.step

@@ -109,7 +109,7 @@ def _undeclared(name: str, array: Array, value: Any, slot: int | None) -> Array:
 
 
 def _common(name: str, arrays: list[Array]) -> Dtype:
-    """The dtype that holds all arrays; those without a number have no say."""
+    """The dtype that holds all arrays; empty ones do not count."""
     if len({array.dtype for array in arrays}) == 1 and arrays[0].dtype != _FLOAT64:
         return arrays[0].dtype
     filled = [(slot, array) for slot, array in enumerate(arrays) if len(array)]

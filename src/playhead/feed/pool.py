@@ -15,7 +15,7 @@ Results = Generator[tuple[Task, Produced], None, None]
 
 
 class Pool(Protocol):
-    """Whoever makes micro-batches. It serves one iteration at a time."""
+    """Makes micro-batches, for one iteration at a time."""
 
     def results(self, tasks: Iterator[Task]) -> Results:
         """Every task with what was made of it, in order. How many tasks are taken ahead is the pool's own matter.

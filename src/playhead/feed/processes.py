@@ -73,14 +73,14 @@ class Processes:
 
 
 class _Worker:
-    """Our end of a worker process."""
+    """The owner's end of a worker process."""
 
     def __init__(self, context: BaseContext, pickled: bytes, number: int, describe: Callable[[Work], str]) -> None:
         self._number = number
         self._describe = describe
-        self._ours, theirs = context.Pipe()
+        self._pipe, worker_pipe = context.Pipe()
         self._process = context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(theirs, pickled), name=f"playhead-worker-{number}", daemon=True
+            target=_serve, args=(worker_pipe, pickled), name=f"playhead-worker-{number}", daemon=True
         )
         # A child inherits the mask: Ctrl-C while it still imports must not make it print a traceback.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -88,23 +88,23 @@ class _Worker:
             self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+        worker_pipe.close()
         self._under_way: deque[Work] = deque()
 
     def send(self, work: Work) -> None:
         self._under_way.append(work)
         try:
-            self._ours.send(work)
+            self._pipe.send(work)
         except OSError as error:
             raise self._died() from error
 
     def receive(self) -> Produced:
-        if not self._ours.poll():
-            wait([self._ours, self._process.sentinel])
+        if not self._pipe.poll():
+            wait([self._pipe, self._process.sentinel])
         try:
-            if not self._ours.poll():
+            if not self._pipe.poll():
                 raise self._died()
-            found = pickle.loads(self._ours.recv_bytes())  # noqa: S301  # from our own worker
+            found = pickle.loads(self._pipe.recv_bytes())  # noqa: S301  # from our own worker
         except (EOFError, OSError) as error:
             raise self._died() from error
         self._under_way.popleft()
@@ -114,7 +114,7 @@ class _Worker:
 
     def close_pipe(self) -> None:
         """Let the worker end: it does when its pipe is closed."""
-        self._ours.close()
+        self._pipe.close()
 
     def join(self) -> None:
         """Wait for the process to end, and make it end where that takes too long."""

@@ -72,7 +72,7 @@ class Quarantine:
                     f'source "{source}" has too many bad samples',
                     found=f"{counts[source]:,} of {self._num_rows[source]:,} rows; the last: {reason}",
                     expected=f"at most {allowed:,} (`max_bad: {self._max_bad:g}`)",
-                    fix=f"look at {self._path.parent}, fix the data, or raise `max_bad`",
+                    fix=f"check {self._path.parent}, fix the data, or raise `max_bad`",
                 )
 
 

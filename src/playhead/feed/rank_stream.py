@@ -1,4 +1,4 @@
-"""The stream of a recipe, or of one of its evaluation sets, as one rank sees it: the plan, and who we are."""
+"""The stream of a recipe, or of one of its evaluation sets, as one rank sees it: the plan, rank and world size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playhead.errors import WorldSizeError
 from playhead.feed.describe import Streams, describe
 from playhead.feed.tasks import Work
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Fixed
+from playhead.plan.rules import FixedRule
 from playhead.plan.segments import round_end
 from playhead.recipe.tree import evaluation_branch
 from playhead.recipe.values import Recipe, Unit
@@ -20,7 +20,7 @@ from playhead.resolve.resolve import lanes_of, leaves_by_stream
 class RankStream:
     """The plan of a stream, its sources, and the rank that follows it.
 
-    Who this process is among the ranks is asked when it is needed, for a loader may be made before the process group
+    The rank of this process is detected when it is needed, for a loader may be made before the process group
     is. Law: every answer is the same as the first, or an error names both.
     """
 
@@ -38,7 +38,7 @@ class RankStream:
 
     @property
     def is_identified(self) -> bool:
-        """Whether it was asked who we are."""
+        """Whether rank and world size were asked for."""
         return self._identity is not None
 
     @property
@@ -47,7 +47,7 @@ class RankStream:
         return self.is_identified or not self._plan_needs_world
 
     def identity(self) -> Identity:
-        """Who we are: checked against the lanes at first, and against the first answer ever after."""
+        """Rank and world size: checked against the lanes at first, and against the first answer from then on."""
         if self._identity is not None and self._identity.origin == "given":
             return self._identity
         found = identify(*self._given)
@@ -83,7 +83,7 @@ class RankStream:
         return tuple(leaves[0].unit for leaves in self._leaves)
 
     def describe(self, work: Work) -> str:
-        """A piece of work for people: its samples and where they are."""
+        """A human-readable description of work: its samples and where they are."""
         return describe(work, self.sources)
 
     def num_batches(self) -> int:
@@ -91,7 +91,7 @@ class RankStream:
         stream = self.plan.streams[0]
         segment = stream.segments[0]
         end = round_end(stream, 0)
-        if end is None or len(self.plan.streams) > 1 or not isinstance(segment.rule, Fixed) or segment.excluded:
+        if end is None or len(self.plan.streams) > 1 or not isinstance(segment.rule, FixedRule) or segment.excluded:
             raise TypeError("the number of batches is known only for a finite stream of fixed batches")
         passes = stream.epochs or 1
         draws = segment.pieces[0].blend.pass_draws or segment.pieces[-1].stop_draw

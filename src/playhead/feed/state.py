@@ -92,7 +92,7 @@ def restore(state: Any, plan: Plan, payload: str) -> Position:
             "the state was saved with another map, collate or decode setting: "
             "the same samples follow, but what is made of them may differ",
             PayloadWarning,
-            stacklevel=3,  # whoever called load_state_dict of a loader
+            stacklevel=3,  # the caller of load_state_dict of a loader
         )
     return Position(cursor, saved.lanes_done, Sum(np.array(saved.totals, np.int64)), saved.round)
 

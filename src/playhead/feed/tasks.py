@@ -16,7 +16,7 @@ from playhead.feed.state import Position
 from playhead.feed.totals import Counter
 from playhead.order.picks import Picks
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Pack
+from playhead.plan.rules import PackRule
 from playhead.plan.segments import segment_at
 from playhead.plan.step import MicroBatch, Step
 from playhead.read import Request
@@ -113,4 +113,4 @@ class TaskMaker:
         if self._quarantine is not None:
             known = self._quarantine.known(batch.picks, self._plan.streams[stream].source_names)
         request = Request(stream, batch.picks, batch.lengths, step.number, batch.lane, known)
-        return Work(request, batch.idle, shape, isinstance(rule, Pack))
+        return Work(request, batch.idle, shape, isinstance(rule, PackRule))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from playhead.deal import num_done
 from playhead.plan.cursor import Place
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Pack
+from playhead.plan.rules import PackRule
 from playhead.plan.segments import segment_at
 from playhead.plan.step import Step
 from playhead.plan.window import Window
@@ -47,7 +47,7 @@ def nothing_yet(plan: Plan) -> IntArray:
 
 
 class Sum(Struct, frozen=True):
-    """Totals that are added up only when asked for: few batches are ever asked for theirs.
+    """Totals that are added up only when asked for: they are asked of few batches.
 
     `entries` are running totals of windows, each with how many of its micro-batches count.
     """
@@ -110,7 +110,7 @@ def running_totals(plan: Plan, stream: int, window: Window) -> IntArray:
     first = sum(len(s.source_names) for s in plan.streams[:stream]) if by_source else 0
     out = np.zeros((len(window.groups) + 1, rows, COLUMNS), np.int64)
     lengths = np.zeros(len(window.picks), np.int64) if window.lengths is None else window.lengths
-    pack_length = window.rule.max_length if isinstance(window.rule, Pack) else 0
+    pack_length = window.rule.max_length if isinstance(window.rule, PackRule) else 0
     row_of = window.picks.source + first if by_source else np.zeros(len(window.picks), np.int64)
     _tally(window.groups.members, window.groups.starts, row_of, lengths, pack_length, out)
     return np.cumsum(out, axis=0)

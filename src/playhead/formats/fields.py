@@ -1,7 +1,7 @@
 """The fields a scan asks for, decoded from many JSON lines at once with everything else skipped.
 
 Law: `decode` gives what a Collector fed line by line gives, or None where it cannot promise that; the caller
-then goes line by line, which also finds the line to blame.
+then goes line by line, which also finds the line that is wrong.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Itera
 
 
 @dataclass(frozen=True)
-class _Row:
+class _LineRow:
     """One line, seen by a Collector."""
 
     raw: bytes
@@ -175,7 +175,7 @@ def _line_by_line(file: File, lines: Lines, collector: Collector) -> dict[str, A
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
         raw = lines.data[start:end]
         try:
-            collector.add(_Row(raw, _object(raw, "replace")))
+            collector.add(_LineRow(raw, _object(raw, "replace")))
         except DataError as error:
             number = 1 + num_newlines(file, lines.base + start)
             error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")

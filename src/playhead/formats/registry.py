@@ -1,4 +1,4 @@
-"""Formats by name: ours, those of other packages (entry points), and those a program registers itself."""
+"""Formats by name: built-in ones, those of other packages (entry points), and those a program registers itself."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def register(
 
 
 def format_of(source: Source, path: str) -> Registered:
-    """The format a source names, or the one its files' extension tells; `path` is its place in the recipe."""
+    """The format a source names, or the one of its files' extension; `path` is its place in the recipe."""
     found = _infer(source, path) if source.format is None else _named(source.format, path)
     if source.options:
         fit(source.options, msgspec.inspect.type_info(found.options), f"{path}.options")
@@ -104,7 +104,7 @@ def _infer(source: Source, path: str) -> Registered:
                 return registered
         endings = {ending}
     raise RecipeError(
-        f'{path} "{source.name}": cannot tell the format from the path',
+        f'{path} "{source.name}": the path does not say which format it is',
         found=f"extensions: {', '.join(sorted(ending or '(none)' for ending in endings))}",
         expected=f"one of: {', '.join(sorted(end for known in _known.values() for end in known.extensions))}",
         fix=f"add `format:`, one of {', '.join(sorted(_known))}",
@@ -113,7 +113,7 @@ def _infer(source: Source, path: str) -> Registered:
 
 @cache
 def _load_all() -> None:
-    """Import every format there is, once: a look at all installed packages takes milliseconds, for every source."""
+    """Import every format there is, once: searching all installed packages takes milliseconds, for every source."""
     for module in _OURS:
         import_module(module)
     for entry in entry_points(group=ENTRY_POINTS):

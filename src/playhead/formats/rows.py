@@ -82,8 +82,8 @@ class Fetch:
 class Rows:
     """Rows to read, of any number of shards: the shard of each, its number there, its place in each track.
 
-    Whether `fetch` opens, keeps, joins or caches anything does not concern a format; without it rows can be looked at,
-    not read.
+    Whether `fetch` opens, keeps, joins or caches anything does not concern a format; without it rows have a place, but
+    cannot be read.
     """
 
     shards: Sequence[Shard]
@@ -107,13 +107,13 @@ class Rows:
         return [shard.path(track) for shard in shards]
 
     def place(self, i: int) -> str:
-        """Where a row is, for people."""
+        """Where a row is, human-readable."""
         shard = self.shards[i]
         found = (_described(shard.path(track), places, i) for track, places in self.places.items())
         return "; ".join(found) or f"{shard.name}, row {int(self.numbers[i]):,}"
 
     def files_of(self, i: int) -> list[dict[str, str | int]]:
-        """Where a row is, for programs: its bytes in each file, or its number where it has none."""
+        """Where a row is, machine-readable: its bytes in each file, or its number where it has none."""
         shard = self.shards[i]
         if not self.places:
             return [{"file": shard.name, "row": int(self.numbers[i])}]

@@ -63,7 +63,7 @@ def offsets_in(file: File, path: Path) -> UIntArray | None:
 
 
 def _modified(file: File) -> int:
-    """When a local file was last modified; an object's mark is no time, and any sidecar of it may be valid."""
+    """When a local file was last modified; an object's mark is not a time, so any sidecar of it may be valid."""
     return 0 if is_url(file.path) else file.stamp.mark
 
 

@@ -31,7 +31,7 @@ class Match(Struct, frozen=True):
         return f"{self.name} matches {digest(self)[:8]}"
 
     def compile(self) -> Callable[[Any], bool]:
-        """The rule as a function. A value that is missing or no string does not match."""
+        """The rule as a function. A value that is missing or not a string does not match."""
         if self.pattern is None:
             wanted = frozenset(self.any_of)
             return lambda value: isinstance(value, str) and value in wanted

@@ -17,8 +17,8 @@ _LINKS = (b"1", b"2")
 _GNU_NAME, _GNU_LINK, _PAX, _PAX_GLOBAL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
 
 
-class Readable(Protocol):
-    """A file, or a stretch of one in memory."""
+class TarBytes(Protocol):
+    """A tar file, or a part of one in memory."""
 
     @property
     def path(self) -> str: ...
@@ -30,7 +30,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True)
-class Member:
+class TarMember:
     """A regular file in a tar: `first` is its first header, extension headers included; `data` its first byte."""
 
     name: str
@@ -46,7 +46,7 @@ class Member:
 class TarReader:
     """Reads a little ahead, so that small members cost no read of their own."""
 
-    def __init__(self, file: Readable, *, needs_end: bool = False) -> None:
+    def __init__(self, file: TarBytes, *, needs_end: bool = False) -> None:
         self.file = file
         self._needs_end = needs_end
         self._base = 0
@@ -59,7 +59,7 @@ class TarReader:
             self._ahead = self.file.read(offset, max(size, _AHEAD))
         return self._ahead[inside : inside + size]
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[TarMember]:
         """The regular files in order. Law: a tar that ends early is an error, never a shorter list."""
         position, first = 0, 0
         name: str | None = None
@@ -77,7 +77,7 @@ class TarReader:
                 position = data + -(-own_size // BLOCK) * BLOCK
                 first = position if kind == _PAX_GLOBAL else first
                 continue
-            member = Member(name or _name(header), first, data, own_size if size is None else size)
+            member = TarMember(name or _name(header), first, data, own_size if size is None else size)
             if kind == _SPARSE:
                 raise DataError(f"{self.file.path}, byte {first:,}: sparse member", found=member.name)
             if kind in _LINKS:
@@ -146,12 +146,12 @@ class TarReader:
             raise _truncated(self.file, position, "an extended header", size)
         return content
 
-    def _check_whole(self, member: Member) -> None:
+    def _check_whole(self, member: TarMember) -> None:
         if member.data + member.size > self.file.size:
             raise _truncated(self.file, member.first, f'member "{member.name}"', member.size)
 
 
-def _truncated(file: Readable, position: int, what: str, size: int) -> DataError:
+def _truncated(file: TarBytes, position: int, what: str, size: int) -> DataError:
     return DataError(
         f"{file.path}, byte {position:,}: the tar is truncated in {what}",
         found=f"a file of {file.size:,} bytes",
@@ -177,7 +177,7 @@ def _number(field: bytes, path: str, position: int) -> int:
 
 def _name(header: bytes) -> str:
     name = header[:100].split(b"\0", 1)[0]
-    # GNU tars keep other things where ustar has a prefix.
+    # GNU tars keep other fields where ustar has a prefix.
     prefix = header[345:500].split(b"\0", 1)[0] if header[257:263] == b"ustar\0" else b""
     return _text(prefix + b"/" + name if prefix else name)
 

@@ -20,7 +20,7 @@ from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
-from playhead.formats.tar import Member, TarReader
+from playhead.formats.tar import TarMember, TarReader
 from playhead.recipe.values import Source
 from playhead.store import File, Files, list_files, open_file
 from playhead.types import UIntArray
@@ -57,7 +57,7 @@ class WebDataset:
                 firsts = []
             if spec.reads_content:
                 try:
-                    collector.add(_Row(group, limits.longest_row_bytes))
+                    collector.add(_GroupRow(group, limits.longest_row_bytes))
                 except DataError as error:
                     error.at(group.where)
                     raise
@@ -105,7 +105,7 @@ class _Group:
 
     reader: TarReader
     key: str
-    members: dict[str, Member]
+    members: dict[str, TarMember]
 
     @property
     def first(self) -> int:
@@ -127,7 +127,7 @@ class _Group:
         return {KEY: self.key} | {extension: self.content(extension) for extension in self.members}
 
 
-class _Row:
+class _GroupRow:
     """A sample, seen by a Collector: a field is a member, or "<extension>.<path>" inside a JSON member."""
 
     def __init__(self, group: _Group, longest: int) -> None:

@@ -127,7 +127,7 @@ def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
     """A digest of what decides measured lengths; None for lengths that are not measured.
 
     That is the map's name and the text of the module it is named in, so that an edited map is noticed (what that module
-    imports is not looked at); whether samples are decoded; the sequence field and, for seconds, its rate.
+    imports does not count); whether samples are decoded; the sequence field and, for seconds, its rate.
     """
     length = leaf.source.length
     if length is None or not length.measure:

@@ -15,7 +15,7 @@ from playhead.index.keys import find_hashes
 from playhead.index.layout import VERSION, Layout
 from playhead.index.opened import Index
 from playhead.recipe.tree import Leaf
-from playhead.recipe.units import for_people
+from playhead.recipe.units import readable
 from playhead.seeds import hash_text
 from playhead.types import Array, BoolArray, IntArray
 
@@ -73,7 +73,7 @@ def tests_of(layout: Layout, index: Index) -> tuple[list[Test], int]:
     if source.drop_rows:
         tests.append(Test("drop_rows", _outside(_listed_rows(source.drop_rows, index.meta.num_rows))))
     if (limit := layout.leaf.dropped_above) is not None and index.lengths is not None:
-        tests.append(Test(f"overlong: above {for_people(limit, unit)}", _at_most(index.lengths, limit)))
+        tests.append(Test(f"overlong: above {readable(limit, unit)}", _at_most(index.lengths, limit)))
     if (limit := layout.leaf.output_dropped_above) is not None and index.outputs is not None:
         tests.append(Test(f"overlong output: above {limit:,}", _at_most(index.outputs, limit)))
     frontier = _dropped_beyond(layout.leaf)

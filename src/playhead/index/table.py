@@ -51,11 +51,11 @@ class Table:
         return self.index.locate(self.raw_rows(rows), fetch)
 
     def place(self, row: int) -> str:
-        """Where a row is, for people."""
+        """Where a row is, human-readable."""
         return self.where(row).place(0)
 
     def where(self, row: int) -> Rows:
-        """A row to be looked at, not read."""
+        """The place of a row, without access to its bytes."""
         return self.locate(np.array([row], dtype=np.int64))
 
     @property

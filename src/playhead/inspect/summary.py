@@ -11,7 +11,7 @@ from playhead.index.table import Table
 from playhead.plan.form import bucket_of
 from playhead.plan.groups import padded_costs, total_lengths
 from playhead.plan.plan import Plan
-from playhead.plan.rules import Bucket, Pack, effective
+from playhead.plan.rules import BucketRule, PackRule, effective
 from playhead.plan.segments import Stream, round_end, segment_at
 from playhead.plan.window import Window
 from playhead.types import IntArray
@@ -57,7 +57,7 @@ class ShardPeak:
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """A sub-stream over the windows looked at.
+    """A sub-stream over the windows measured.
 
     `fill` is real length over the length micro-batches are padded (or packed) to. `partial_cost` and `whole_step_cost`
     are the extra micro-batches, as fractions, because buckets end partly filled with their window, and because
@@ -86,7 +86,7 @@ class StreamSummary:
 def summarise(
     plan: Plan, stream: int, max_windows: int = 4, tables: Mapping[str, Table] | None = None
 ) -> StreamSummary:
-    """Plan the first windows of a sub-stream and measure them. `tables`, by source, tell how large its shards are."""
+    """Plan the first windows of a sub-stream and measure them. `tables`, by source, have the sizes of its shards."""
     last = round_end(plan.streams[stream], 0)
     windows = [plan.window(stream, number) for number in range(min(max_windows, last or max_windows))]
     segment = segment_at(plan.streams[stream], 0)
@@ -162,7 +162,7 @@ def _fill(windows: list[Window]) -> float | None:
         if window.lengths is None:
             return None
         real += int(window.lengths.sum())
-        if isinstance(window.rule, Pack):
+        if isinstance(window.rule, PackRule):
             totals = total_lengths(window.groups, window.lengths)
             padded += int(np.maximum(totals, window.rule.max_length)[window.groups.sizes() > 0].sum())
         else:
@@ -175,7 +175,7 @@ def _partial_cost(windows: list[Window]) -> float | None:
     ideal = formed = 0.0
     for window in windows:
         rule = window.rule
-        if not isinstance(rule, Bucket) or window.lengths is None:
+        if not isinstance(rule, BucketRule) or window.lengths is None:
             return None
         buckets = bucket_of(rule, window.lengths, window.outputs)
         counts = np.bincount(buckets, minlength=len(rule.sizes) + 1)
@@ -189,7 +189,7 @@ def _uneven_cost(windows: list[Window]) -> float | None:
     for window in windows:
         if window.lengths is None:
             return None
-        if isinstance(window.rule, Pack):
+        if isinstance(window.rule, PackRule):
             costs = total_lengths(window.groups, window.lengths)
         else:
             costs = padded_costs(window.groups, effective(window.rule, window.lengths))

@@ -20,7 +20,7 @@ class Job(Protocol[R_co]):
 
     @property
     def name(self) -> str:
-        """What the work is on, for people."""
+        """What the work is on, human-readable."""
 
     def run(self) -> R_co:
         """Do it."""
@@ -62,7 +62,7 @@ def run_jobs(jobs: Iterable[J], engine: Engine | int, done: Done[J]) -> None:
 
 
 def outcome_of(job: Job[R]) -> R | PlayheadError:
-    """Errors of ours are results; anything else is a bug and may end the run."""
+    """A PlayheadError is a result; anything else is a bug and may end the run."""
     try:
         return job.run()
     except PlayheadError as error:

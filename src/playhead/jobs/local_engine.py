@@ -47,7 +47,7 @@ class Local:
             with ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_begin_worker) as processes:
                 try:
                     _feed(processes, queue, self.workers, done)
-                except BaseException:  # an interrupt, or a bug: nobody waits for what is in flight
+                except BaseException:  # an interrupt, or a bug: no caller waits for what is in flight
                     for process in set(multiprocessing.active_children()) - others:
                         process.kill()
                     raise
@@ -57,7 +57,7 @@ class Local:
 
 
 class _Queue(Generic[J]):
-    """Jobs whose first can be looked at before it is taken."""
+    """Jobs whose first can be inspected before it is taken."""
 
     def __init__(self, jobs: Iterator[J]) -> None:
         self._jobs = jobs
@@ -103,7 +103,7 @@ def _signals_wait() -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """A worker whose parent was killed would wait for ever: no end of file comes from a queue that it holds too."""
+    """A worker whose parent was killed would wait forever: no end of file comes from a queue that it holds too."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     parent = multiprocessing.parent_process()
     assert parent is not None

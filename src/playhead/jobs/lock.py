@@ -28,7 +28,7 @@ def only_one(
         yield
     finally:
         with suppress(OSError):
-            path.unlink()  # while it is held: whoever has opened it meanwhile sees that it is gone
+            path.unlink()  # while it is held: a process that has opened it meanwhile sees that it is gone
         os.close(descriptor)
         if is_new:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""To a Ray cluster and from it. Ray is one for each process, so what was not begun here is not ended here."""
+"""Connecting to a Ray cluster. A process has one Ray, so what was not started here is not stopped here."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def connect(address: str | None, workers: int | None) -> Connection:
     place = _place() if found == "local" else None
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     if place is not None:
-        # Read by Ray when it starts a cluster: nothing is to be sent to its makers.
+        # Read by Ray when it starts a cluster: no usage statistics are sent.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         quiet |= {"num_cpus": workers, "include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         quiet["_temp_dir"] = str(place)
@@ -100,7 +100,7 @@ def _knock(address: str) -> None:
 
 
 def _terminator() -> Any:
-    """What SIGTERM does now; None where it is not ours to change."""
+    """What SIGTERM does now; None where it cannot be changed from here."""
     return signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
 
 

@@ -48,7 +48,7 @@ class Ray:
             _feed(flight, queue, self._room, done)
         except BaseException as reason:
             connection = self._connection
-            with suppress(Exception):  # the reason to stop is told, not what stopping met
+            with suppress(Exception):  # the reason to stop is reported, not what fails while stopping
                 self._stop(flight, reason)
             connection.leave_if_terminated()
             raise

@@ -29,7 +29,7 @@ def prepare(
 ) -> CacheReport:
     """Build the caches of a job. `arguments` are its flags with underscores: `data_path=[0.3, "a", 0.7, "b"]`.
 
-    Ours among them: `megatron_release`, `like`, `keep_partial_validation_sequence`, `at_iteration`.
+    Arguments of Playhead itself: `megatron_release`, `like`, `keep_partial_validation_sequence`, `at_iteration`.
     """
     from playhead.megatron.arguments import read_request
     from playhead.megatron.prepare_job import CacheOptions, prepare_request

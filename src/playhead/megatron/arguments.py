@@ -43,7 +43,7 @@ class MegatronRequest:
 def read_request(words: Sequence[str] = (), named: Mapping[str, Any] = MappingProxyType({})) -> MegatronRequest:
     """A job by its flags, as on a command line, and its arguments by name; a flag replaces the argument of its name.
 
-    Ours among the names: `megatron_release`, `like`, `keep_partial_validation_sequence`, `at_iteration`.
+    Arguments of Playhead itself: `megatron_release`, `like`, `keep_partial_validation_sequence`, `at_iteration`.
     """
     named = {str(name).replace("_", "-"): value for name, value in named.items()}
     release = named.pop("megatron-release", None)

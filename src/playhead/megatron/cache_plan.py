@@ -209,7 +209,7 @@ def _dataset_entry(draft: _Draft, prefix: str, split: int, bounds: SplitBounds, 
         raise DataError(
             f"{prefix}: no token for {name}",
             found=f"{end - first:,} of {idx.num_sequences:,} sequences, all empty" if end > first else "no sequence",
-            expected="at least one token; Megatron would go round for ever looking for one",
+            expected="at least one token; Megatron would loop forever looking for one",
             fix=f"give {name} a larger share in --split (or none at all: 0), or more data",
         )
     epochs = 1 if size is None else max(1, -(-(size * job.sequence_length + 1) // tokens))

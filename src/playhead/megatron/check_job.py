@@ -66,7 +66,7 @@ def _descriptions(cache: Path) -> list[dict[str, Any]]:
         try:
             found.append(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
-            continue  # not a description of ours; it cannot be the nearest
+            continue  # not a description of a cache; it cannot be the nearest
     return found
 
 

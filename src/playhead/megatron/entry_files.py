@@ -1,9 +1,9 @@
 """The files of one dataset or blend in a cache: their names, types, shapes and sizes; and in what state they are.
 
-These are its arrays, `description.txt`, and `manifest.json`, which is ours: the digests of the `.idx` files that it was
-made from. Megatron looks at the first two kinds and ignores the third. A cache is recognised by its files, whoever made
-them. Without a manifest the shapes of the arrays are compared with the data, and the first samples with the lengths in
-its `.idx`.
+These are its arrays, `description.txt`, and `manifest.json`, which Playhead adds: the digests of the `.idx` files that
+it was made from. Megatron reads the first two kinds and ignores the third. A cache is recognised by its files,
+whichever program made them. Without a manifest the shapes of the arrays are compared with the data, and the first
+samples with the lengths in its `.idx`.
 """
 
 from __future__ import annotations

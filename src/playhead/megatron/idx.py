@@ -117,7 +117,7 @@ def _unchanged(file: File) -> Iterator[None]:
         if file.files.stamp(file.path) == file.stamp:
             raise
         raise StoreError(
-            f"{file.path}: changed while it was read", fix="let nobody write to it, then run it again"
+            f"{file.path}: changed while it was read", fix="make sure that no process writes to it, then run it again"
         ) from error
 
 

@@ -62,7 +62,7 @@ def fill_rows(
 ) -> None:
     """Rows from `start` on. `cursor` is the position of the document reached and the token at which it begins.
 
-    Lengths are looked up in blocks ahead of the walk: they lie anywhere, and so many are fetched at once.
+    Lengths are looked up in blocks, ahead of use: they lie anywhere in memory, and so many are fetched at once.
     """
     ahead = np.empty(_AHEAD, np.int64)
     position, begin = cursor[0], cursor[1]

@@ -61,7 +61,7 @@ class _Staged:
             self._file.close()
 
     def _settle(self) -> None:
-        """Wait for what was sent early. A system tells of a failed write only once: it must not go unheard."""
+        """Wait for what was sent early. A system reports a failed write only once: it must not be missed."""
         if self._early is not None:
             self._early.result()
 

@@ -1,4 +1,4 @@
-"""JSON lines -> a Megatron dataset. The text is cut into parts that are tokenized in any order and joined in theirs.
+"""JSON lines -> a Megatron dataset. The text is cut into parts that are tokenized in any order and joined in order.
 
 Laws: neither workers nor interruptions change the result; a part that is finished is not done again.
 """

@@ -1,4 +1,4 @@
 """Draw -> pick, as pure functions of integers.
 
-In: orders (how each source is shuffled), blends (who is drawn when). Out: picks (source, epoch, row).
+In: orders (how each source is shuffled), blends (which source is drawn when). Out: picks (source, epoch, row).
 """

@@ -2,7 +2,7 @@
 
 Draws come in blocks. Before the block that begins at draw t, the members up to s have been drawn
 floor(t * cumulative share of s) times; inside a block the multiset of members is shuffled by key. So counts are
-within one of exact for ever, every source is walked in its own order, and no counter is saved.
+always within one of exact, every source is read in its own order, and no counter is saved.
 
 The closed form needs every share to be worth a draw in a block, except the last one. So in passes, where no source may
 be refused for being small, the small ones stand together as the last member, with a blend of their own: the tail.

@@ -15,7 +15,7 @@ from playhead.types import IntArray
 
 @dataclass(frozen=True)
 class Mixture:
-    """Who is blended, and how: sources of the stream, their weights and rows, and the `blend_key`."""
+    """What is blended, and how: sources of the stream, their weights and rows, and the `blend_key`."""
 
     members: IntArray
     weights: tuple[Fraction, ...]
@@ -24,7 +24,7 @@ class Mixture:
 
 
 def blend_key(seed: int, stream: str, segment: int) -> int:
-    """The key of the blends in a segment; pieces and blocks, which are numbered anew in each segment, extend it."""
+    """The key of the blends in a segment; pieces and blocks, which are numbered from 0 in each segment, extend it."""
     return key(seed, "blend", stream, segment)
 
 

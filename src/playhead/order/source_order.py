@@ -1,4 +1,4 @@
-"""How one source is walked, draw after draw, epoch after epoch.
+"""The order in which one source is read, draw after draw, epoch after epoch.
 
 Draw k of a source with n rows is epoch k // n; the shuffle says which row stands at place k % n of that epoch.
 """
@@ -22,7 +22,7 @@ class SourceOrder:
     """The rows of a source and its kind of shuffle: none, global or shards.
 
     `key` is the key of (seed, "shuffle", source name). With `shards`, groups of `group` shards (in an order
-    permuted per epoch) are shuffled inside, one group after another. `first_row` is not 0 where a sub-stream walks a
+    permuted per epoch) are shuffled inside, one group after another. `first_row` is not 0 where a sub-stream reads a
     part of the source.
     """
 

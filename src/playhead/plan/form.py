@@ -6,33 +6,33 @@ import numpy as np
 
 from playhead.plan.groups import Groups, grouped, in_order
 from playhead.plan.pack import pack
-from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule, effective
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule, effective
 from playhead.types import IntArray, kernel
 
 
 def form(rule: Rule, num_samples: int, lengths: IntArray | None, outputs: IntArray | None) -> Groups:
     """Micro-batches in the order they were opened. Law: every sample is in exactly one."""
-    if isinstance(rule, Fixed):
+    if isinstance(rule, FixedRule):
         return in_order(num_samples, np.append(np.arange(0, num_samples, rule.size), num_samples))
     assert lengths is not None, "the recipe check requires lengths"
-    if isinstance(rule, Budget):
+    if isinstance(rule, BudgetRule):
         starts = np.empty(num_samples + 1, np.int64)
         num_groups = _cut_by_budget(effective(rule, lengths), rule.budget, starts)
         return in_order(num_samples, starts[: num_groups + 1].copy())
-    if isinstance(rule, Pack):
+    if isinstance(rule, PackRule):
         return grouped(*pack(lengths, rule.max_length))
     return grouped(*_bucket(rule, lengths, outputs))
 
 
-def num_formed(rule: Budget | Bucket | Pack, lengths: IntArray, outputs: IntArray | None) -> int:
+def num_formed(rule: BudgetRule | BucketRule | PackRule, lengths: IntArray, outputs: IntArray | None) -> int:
     """len(form(rule, len(lengths), lengths, outputs)), without laying the micro-batches out."""
-    if isinstance(rule, Budget):
+    if isinstance(rule, BudgetRule):
         return int(_cut_by_budget(effective(rule, lengths), rule.budget, np.empty(len(lengths) + 1, np.int64)))
-    _, number = pack(lengths, rule.max_length) if isinstance(rule, Pack) else _bucket(rule, lengths, outputs)
+    _, number = pack(lengths, rule.max_length) if isinstance(rule, PackRule) else _bucket(rule, lengths, outputs)
     return number
 
 
-def bucket_of(rule: Bucket, lengths: IntArray, outputs: IntArray | None) -> IntArray:
+def bucket_of(rule: BucketRule, lengths: IntArray, outputs: IntArray | None) -> IntArray:
     """The bucket of each sample; len(rule.edges) for one that no bucket holds."""
     first = np.searchsorted(np.array(rule.edges), lengths, side="left").astype(np.int64)
     if rule.output_edges is None or outputs is None:
@@ -43,7 +43,7 @@ def bucket_of(rule: Bucket, lengths: IntArray, outputs: IntArray | None) -> IntA
     return first
 
 
-def _bucket(rule: Bucket, lengths: IntArray, outputs: IntArray | None) -> tuple[IntArray, int]:
+def _bucket(rule: BucketRule, lengths: IntArray, outputs: IntArray | None) -> tuple[IntArray, int]:
     sizes = np.array([*rule.sizes, 1])  # what no bucket holds goes alone
     ids = np.empty(len(lengths), np.int64)
     buckets = bucket_of(rule, lengths, outputs)

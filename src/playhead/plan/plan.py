@@ -21,7 +21,7 @@ from playhead.order.picks import Picks
 from playhead.plan.chain import Chain
 from playhead.plan.cursor import Cursor, Place
 from playhead.plan.receipt import START, begin_step, fold_lanes
-from playhead.plan.rules import Fixed
+from playhead.plan.rules import FixedRule
 from playhead.plan.segments import Stream, round_end, round_of, segment_at
 from playhead.plan.step import MicroBatch, Part, Step, with_idle_filled
 from playhead.plan.steps import reordered
@@ -90,7 +90,7 @@ class Plan:
     def step_at(self, cursor: Cursor, lanes: slice = _ALL) -> tuple[Step, Cursor] | None:
         """The step at a cursor and the cursor after it; None at the end of the stream.
 
-        `lanes` says which to lay out: a rank of thousands need not look at the others' picks.
+        `lanes` says which to lay out: one rank of thousands needs no picks of the others.
         """
         ready = self._settled(cursor)
         if ready is None:
@@ -114,8 +114,8 @@ class Plan:
         return () if ready is None else ready[1]
 
     def seek(self, step: int, known: Cursor | None = None) -> Cursor:
-        """The cursor of a step: walked to from a known cursor, or, where every window has the same number of steps
-        and the way is long, in closed form and without a receipt.
+        """The cursor of a step: planned step by step from a known cursor, or, where every window has the same number
+        of steps and the step is far, in closed form and without a receipt.
         """
         cursor = known or self.start()
         number = self.round_of(cursor)
@@ -132,7 +132,7 @@ class Plan:
         return cursor
 
     def jump(self, step: int, known: Cursor) -> Cursor | None:
-        """The cursor of a step in closed form, without a receipt; None where it is near, or must be walked to."""
+        """The cursor of a step in closed form, without a receipt; None where it is near, or must be planned for."""
         found = self._closed_form(step)
         return found if found is not None and found.places[0].window > known.places[0].window + 1 else None
 
@@ -143,7 +143,7 @@ class Plan:
         segment = stream.segments[0]
         rule = segment.rule
         endless = round_end(stream, 0) is None and len(stream.segments) == 1 and not segment.excluded
-        if not isinstance(rule, Fixed) or not endless:
+        if not isinstance(rule, FixedRule) or not endless:
             return None
         window, inside = divmod(step, segment.window_size // (rule.size * segment.lanes))
         return Cursor(step, (Place(window, inside),), 0, None)

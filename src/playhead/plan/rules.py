@@ -11,7 +11,7 @@ from playhead.types import IntArray
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedRule:
     size: int
     limit: int | None = None
     overlong: Overlong = "error"
@@ -19,7 +19,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetRule:
     budget: int
     limit: int
     quadratic: int = 0
@@ -27,7 +27,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class BucketRule:
     """Bucket b holds inputs up to `edges[b]` and outputs up to `output_edges[b]`, `sizes[b]` samples at a time.
 
     Buckets are in order of their edges; a sample goes into the first that holds it.
@@ -45,7 +45,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Pack:
+class PackRule:
     max_length: int
     overlong: Overlong = "error"
     quadratic: int = 0
@@ -55,7 +55,7 @@ class Pack:
         return self.max_length
 
 
-Rule = Fixed | Budget | Bucket | Pack
+Rule = FixedRule | BudgetRule | BucketRule | PackRule
 
 
 def planned_lengths(rule: Rule, lengths: IntArray) -> IntArray:

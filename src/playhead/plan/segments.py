@@ -69,7 +69,7 @@ def segment_at(stream: Stream, window: int) -> Segment:
 
 
 def _later_round(stream: Stream, number: int) -> Segment:
-    """All there is once more: the same sources draw by draw, each walked from the start of its next unused epoch."""
+    """All there is once more: the same sources draw by draw, each read from the start of its next unused epoch."""
     known = stream._later_rounds.get(number)  # noqa: SLF001  # its own module
     if known is not None:
         return known

@@ -9,7 +9,7 @@ import numpy as np
 from playhead.order.picks import Picks, picks_between, positions_by_value
 from playhead.plan.form import form
 from playhead.plan.groups import Groups, padded_costs, total_lengths
-from playhead.plan.rules import Fixed, Pack, Rule, effective, planned_lengths
+from playhead.plan.rules import FixedRule, PackRule, Rule, effective, planned_lengths
 from playhead.plan.segments import LengthsOf, Segment, Stream, present, segment_at, window_draws
 from playhead.plan.steps import Arrangement, fixed_steps, whole_steps
 from playhead.seeds import key
@@ -58,12 +58,12 @@ def plan_window(stream: Stream, number: int) -> Window:
 def _into_steps(formed: Groups, segment: Segment, lengths: IntArray | None, how: Arrangement) -> Groups:
     rule = segment.rule
     if lengths is None:
-        assert isinstance(rule, Fixed), "the recipe check requires lengths"
+        assert isinstance(rule, FixedRule), "the recipe check requires lengths"
         return fixed_steps(formed, None, rule.size, how)
-    if isinstance(rule, Pack):
+    if isinstance(rule, PackRule):
         return whole_steps(formed, lambda groups: total_lengths(groups, lengths), how)
     cost = effective(rule, lengths)
-    if isinstance(rule, Fixed):
+    if isinstance(rule, FixedRule):
         return fixed_steps(formed, lambda groups: padded_costs(groups, cost), rule.size, how)
     return whole_steps(formed, lambda groups: padded_costs(groups, cost), how)
 
@@ -71,7 +71,7 @@ def _into_steps(formed: Groups, segment: Segment, lengths: IntArray | None, how:
 def _arrangement(stream: Stream, segment: Segment, number: int) -> Arrangement:
     return Arrangement(
         segment.lanes,
-        1 if isinstance(segment.rule, Pack) else segment.balance,
+        1 if isinstance(segment.rule, PackRule) else segment.balance,
         stream.in_order,
         key(stream.seed, "steps", stream.name, number),
         key(stream.seed, "lanes", stream.name, number),

@@ -16,7 +16,7 @@ from playhead.resolve.open import map_tables, plan_tables
 def compile_kernels(recipe: Recipe) -> None:
     """Plan the first step of every stream of a prepared recipe as a loader would, for the kernels it takes.
 
-    They are kept on disk (see `kernel` in types.py). What the plan refuses is for those to say who ask for it.
+    They are kept on disk (see `kernel` in types.py). What the plan refuses is reported when it is opened.
     """
     for split in (None, *recipe.evaluation):
         with suppress(PlayheadError):

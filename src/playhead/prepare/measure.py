@@ -12,7 +12,7 @@ from playhead.index.opened import Index
 from playhead.jobs import run_jobs
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measuring import LengthMeter, MeasureJob, length_meter_of
-from playhead.prepare.merge import Contents, Piece, chunks_of
+from playhead.prepare.merge import Contents, ShardPiece, chunks_of
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
 from playhead.prepare.stretches import cut, has_lengths
@@ -82,7 +82,9 @@ class _Run:
             self._options.progress(MeasureProgress(source, shard, self._done_rows, self.total_rows))
 
 
-def _to_measure(pieces: tuple[Piece, ...], old: Index | None, generator_key: int | None) -> Iterator[tuple[int, int]]:
+def _to_measure(
+    pieces: tuple[ShardPiece, ...], old: Index | None, generator_key: int | None
+) -> Iterator[tuple[int, int]]:
     """The shards whose lengths the old index does not have, each with its first raw row.
 
     Lengths made with random numbers depend on the seed and on the row; they are not those of a shard that moved.

@@ -71,7 +71,7 @@ class LengthMeter:
 
 
 def length_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: int) -> LengthMeter:
-    """How a source is measured. Its map is looked up here first, so that one that is missing is reported once."""
+    """How a source is measured. Its map is resolved here first, so that a missing one is reported once."""
     function = map_function(recipe, layout.leaf)
     drawn = function is not None and takes_generator(function)
     alone = msgspec.structs.replace(recipe, sources=[layout.leaf.source], evaluation={})

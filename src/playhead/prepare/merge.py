@@ -15,7 +15,7 @@ from playhead.formats.schema import IDS, LENGTHS, ArrayType, schema_of
 from playhead.index.build import IndexBuilder, IndexShape
 from playhead.index.layout import Layout, Meta, ShardEntry
 from playhead.index.opened import Index
-from playhead.prepare.parts import Summary, read_part
+from playhead.prepare.parts import PartSummary, read_part
 from playhead.prepare.stretches import read_lengths
 from playhead.store import fresh_directory, swap_directory
 
@@ -23,14 +23,14 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Piece:
+class ShardPiece:
     """A shard of the index to be, and where its rows are: in parts, or in a shard of an older index.
 
     `lengths` are the files of its measured lengths, in order; None where they are with its rows.
     """
 
     entry: ShardEntry
-    parts: tuple[tuple[Path, Summary], ...] = ()
+    parts: tuple[tuple[Path, PartSummary], ...] = ()
     old_shard: int | None = None
     lengths: tuple[Path, ...] | None = None
 
@@ -39,7 +39,7 @@ class Piece:
 class Contents:
     """All that an index is made of."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ShardPiece, ...]
     shape: IndexShape
     generator_key: int | None = None
 
@@ -66,7 +66,7 @@ def merge(layout: Layout, contents: Contents, old: Index | None, memory_bytes: i
     return meta
 
 
-def chunks_of(piece: Piece, old: Index | None) -> Iterator[Chunk]:
+def chunks_of(piece: ShardPiece, old: Index | None) -> Iterator[Chunk]:
     """The rows of a shard as they were scanned."""
     for path, summary in piece.parts:
         yield from read_part(path, summary)
@@ -98,7 +98,7 @@ def _sizes(layout: Layout, contents: Contents, old: Index | None) -> Counter[str
                     f"{piece.entry.name}: its format gave an array of the wrong size",
                     found=f"{found[name]:,} entries in {name}",
                     expected=f"{expected:,} for {num_rows:,} rows",
-                    fix="report it to those who wrote the format; see docs/formats.md on chunks",
+                    fix="report it to the author of the format; see docs/formats.md on chunks",
                 )
         sizes.update(found)
     return sizes
@@ -142,7 +142,7 @@ def _old_chunks(old: Index, shard: int) -> Iterator[Chunk]:
         yield Chunk(high - low, arrays)
 
 
-def _move_ids(builder: IndexBuilder, pieces: Sequence[Piece], old: Index) -> None:
+def _move_ids(builder: IndexBuilder, pieces: Sequence[ShardPiece], old: Index) -> None:
     """The ids of reused shards, under their new rows."""
     keys = old.keys
     if keys is None:

@@ -26,9 +26,9 @@ from playhead.jobs import run_jobs
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measure import measure
-from playhead.prepare.merge import Contents, Piece, merge
+from playhead.prepare.merge import Contents, ShardPiece, merge
 from playhead.prepare.options import PrepareOptions
-from playhead.prepare.parts import ScanJob, Summary, without_rows
+from playhead.prepare.parts import PartSummary, ScanJob, without_rows
 from playhead.prepare.report import Progress, SourceReport
 from playhead.prepare.sidecars import write_sidecars
 from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
@@ -195,7 +195,7 @@ class _ScanRun:
                     how = (layout.spec.scanned, options.files, options.limits, part.path)
                     yield ScanJob(layout.registered.format, self._survey.shards[i], part.section, *how)
 
-    def done(self, job: ScanJob, outcome: Summary | PlayheadError) -> None:
+    def done(self, job: ScanJob, outcome: PartSummary | PlayheadError) -> None:
         source = self._layout.leaf.source.name
         i, k = self._places[job.path]
         self._done_bytes += self._survey.num_bytes([i]) if job.section is None else job.section.end - job.section.first
@@ -241,16 +241,16 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
         if i in survey.parts:
             summaries = [(part.path, part.summary) for part in survey.parts[i] if part.summary is not None]
             # The scan may have met a newer file than the survey did; the parts say which.
-            pieces.append(Piece(_scanned(survey.shards[i].name, summaries), tuple(summaries)))
+            pieces.append(ShardPiece(_scanned(survey.shards[i].name, summaries), tuple(summaries)))
             shapes.update((summary.roles, summary.tracks) for _, summary in summaries if summary.num_rows)
         else:
             assert survey.old is not None
             place = survey.old_places[files]
             shapes.add((survey.old.meta.roles, survey.old.meta.tracks))
-            pieces.append(Piece(survey.old.meta.shards[place], old_shard=place))
+            pieces.append(ShardPiece(survey.old.meta.shards[place], old_shard=place))
     if len(shapes) != 1:
         raise DataError(
-            f'{layout.leaf.path} "{layout.leaf.source.name}": its shards are not alike',
+            f'{layout.leaf.path} "{layout.leaf.source.name}": its shards do not have the same files',
             found="; ".join(_shape(*shape) for shape in sorted(shapes, key=str)),
             expected="the same kinds of files in every shard",
         )
@@ -258,7 +258,7 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
     return Contents(tuple(pieces), IndexShape(entries, *shapes.pop()))
 
 
-def _scanned(name: str, parts: list[tuple[Path, Summary]]) -> ShardEntry:
+def _scanned(name: str, parts: list[tuple[Path, PartSummary]]) -> ShardEntry:
     """A shard as its parts found it: whole, with rows, and the same file in every part."""
     files = {summary.files for _, summary in parts}
     num_rows = sum(summary.num_rows for _, summary in parts)

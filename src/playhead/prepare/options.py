@@ -1,4 +1,4 @@
-"""How `prepare` goes about its work."""
+"""Options of a `prepare` run."""
 
 from __future__ import annotations
 

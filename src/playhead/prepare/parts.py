@@ -29,7 +29,7 @@ _MOST_BYTES = 32 << 20  # of arrays in one file
 _NUM_ROWS, _SUMMARY = "num_rows", "summary"
 
 
-class Summary(Struct, frozen=True):
+class PartSummary(Struct, frozen=True):
     """What is known of a part once it is scanned; `sizes` are those of its arrays."""
 
     files: tuple[FileEntry, ...]
@@ -57,7 +57,7 @@ class ScanJob:
     def name(self) -> str:
         return self.shard.name if self.section is None else f"{self.shard.name}, from byte {self.section.first:,}"
 
-    def run(self) -> Summary:
+    def run(self) -> PartSummary:
         """A shard that changes under the scan is refused."""
         before = files_now(self.shard, self.files)
         writer = _PartWriter(self, before)
@@ -119,9 +119,9 @@ class _PartWriter:
             self._write(_numbered(self._job.path, self._num_files), {})
             self._num_files += 1
 
-    def finish(self) -> Summary:
+    def finish(self) -> PartSummary:
         counts = (self.num_rows, self._num_skipped, self._sizes, self._num_files + 1)
-        summary = Summary(self._files, self._roles, self._tracks, *counts)
+        summary = PartSummary(self._files, self._roles, self._tracks, *counts)
         self._write(self._job.path, {_SUMMARY: np.frombuffer(msgspec.json.encode(summary), dtype=np.uint8)})
         return summary
 
@@ -151,22 +151,22 @@ class _PartWriter:
             f"{self._job.shard.name}: its format gave other arrays than were asked for",
             found=", ".join(sorted(chunk.arrays)) or "none",
             expected=", ".join(sorted(self._sizes)) or "none",
-            fix="report it to those who wrote the format; see docs/formats.md on chunks",
+            fix="report it to the author of the format; see docs/formats.md on chunks",
         )
 
 
-def read_summary(path: Path) -> Summary | None:
+def read_summary(path: Path) -> PartSummary | None:
     """The summary of a part; None where there is no whole part."""
     if not path.is_file():
         return None
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return msgspec.json.decode(arrays[_SUMMARY].tobytes(), type=Summary)
+            return msgspec.json.decode(arrays[_SUMMARY].tobytes(), type=PartSummary)
     except (OSError, ValueError, KeyError, BadZipFile, msgspec.DecodeError):
         return None
 
 
-def read_part(path: Path, summary: Summary) -> Iterator[Chunk]:
+def read_part(path: Path, summary: PartSummary) -> Iterator[Chunk]:
     """The chunks of a part, one at a time."""
     for number in range(summary.num_files):
         last = number == summary.num_files - 1

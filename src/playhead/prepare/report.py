@@ -1,4 +1,4 @@
-"""What `prepare` tells: while it runs, and at the end."""
+"""What `prepare` reports: while it runs, and at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at the shards of one source: as they are on disk, and what need not be done for them again."""
+"""The shards of one source as they are on disk, and what need not be done for them again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from playhead.index.integrity import damaged_arrays
 from playhead.index.layout import FileEntry, Layout, files_now
 from playhead.index.opened import Index, open_index
 from playhead.prepare.options import PrepareOptions
-from playhead.prepare.parts import Summary, part_path, read_summary
+from playhead.prepare.parts import PartSummary, part_path, read_summary
 
 R = TypeVar("R")
 
 
-class Part(NamedTuple):
+class ScanPart(NamedTuple):
     """A shard, or a section of one, that is or will be scanned into a file of arrays."""
 
     section: Section | None
     path: Path
-    summary: Summary | None
+    summary: PartSummary | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Survey:
     old: Index | None
     old_places: dict[tuple[FileEntry, ...], int]
     damaged: tuple[str, ...] = ()
-    parts: dict[int, list[Part]] = field(default_factory=dict)
+    parts: dict[int, list[ScanPart]] = field(default_factory=dict)
 
     def up_to_date(self, layout: Layout) -> bool:
         if self.old is None or self.old.directory != layout.directory or not layout.draws_alike(self.old.meta):
@@ -61,7 +61,7 @@ class Survey:
 
 
 def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list[Failure]]:
-    """Look at what is there, writing nothing. Every shard that cannot be looked at is a failure."""
+    """Examine what is there, writing nothing. Every shard that cannot be examined is a failure."""
     failures: list[Failure] = []
     shards: list[Shard] = []
     found: list[tuple[FileEntry, ...]] = []
@@ -82,7 +82,7 @@ def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list
     return survey, failures
 
 
-def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> list[Part]:
+def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> list[ScanPart]:
     """The parts of a shard, each with its summary if a run before has finished it."""
     shard, files, format_ = survey.shards[i], survey.files[i], layout.registered.format
     sections: Sequence[Section | None] = ()
@@ -92,7 +92,7 @@ def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> l
     for section in sections or (None,):
         path = part_path(parts_directory(layout), files, section)
         summary = None if options.force else read_summary(path)
-        found.append(Part(section, path, summary if summary is not None and summary.files == files else None))
+        found.append(ScanPart(section, path, summary if summary is not None and summary.files == files else None))
     return found
 
 
@@ -118,7 +118,7 @@ def attempt(layout: Layout, shard: Shard, action: Callable[[Shard], R], failures
 def _old_index(layout: Layout, *, everything: bool) -> tuple[Index | None, tuple[str, ...]]:
     """The index in place, or the one made from other paths under this name that has the most rows; undamaged.
 
-    Also the damaged arrays of the one in place. Large arrays of it are looked at if `everything` is asked.
+    Also the damaged arrays of the one in place. Its large arrays are checked if `everything` is asked.
     """
     index = _like(layout, layout.directory)
     damage = () if index is None else _damage(index, everything=everything)
@@ -138,7 +138,7 @@ def _like(layout: Layout, directory: Path) -> Index | None:
 
 
 def _damage(index: Index, *, everything: bool) -> tuple[str, ...]:
-    """The arrays that are not what was written; whether each is there in full is always looked at."""
+    """The arrays that are not what was written; whether each is there in full is always checked."""
     damage = damaged_arrays(index.directory, index.meta.digests, everything=everything)
     try:
         index.check_arrays()
@@ -148,4 +148,4 @@ def _damage(index: Index, *, everything: bool) -> tuple[str, ...]:
 
 
 def _literal(text: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in text)
+    return "".join(f"[{character}]" if character in "*?[" else character for character in text)

@@ -11,7 +11,7 @@ from playhead.formats.rows import Fetch
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
 from playhead.jobs import run_jobs
-from playhead.prepare.merge import Piece, chunks_of
+from playhead.prepare.merge import ShardPiece, chunks_of
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
 from playhead.prepare.stretches import Stretch, batches, cut
@@ -78,6 +78,6 @@ def verify_rows(layout: Layout, index: Index, options: PrepareOptions) -> list[F
 def _jobs(layout: Layout, index: Index, options: PrepareOptions) -> Iterator[VerifyJob]:
     format_, source, chunk_bytes = layout.registered.format, layout.leaf.source, options.limits.chunk_bytes
     for i, entry in enumerate(index.meta.shards):
-        chunks = chunks_of(Piece(entry, old_shard=i), index)
+        chunks = chunks_of(ShardPiece(entry, old_shard=i), index)
         for stretch in cut(chunks, index.meta.tracks, index.shards[i], entry.files, int(index.shard_starts[i])):
             yield VerifyJob(format_, source, stretch, options.files, chunk_bytes)

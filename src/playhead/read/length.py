@@ -10,7 +10,7 @@ from playhead.errors import SampleError
 from playhead.formats.rows import Sample
 from playhead.index.table import Table
 from playhead.recipe.tree import Leaf
-from playhead.recipe.units import ceil_div, for_people
+from playhead.recipe.units import ceil_div, readable
 from playhead.recipe.values import Pack, Recipe
 
 
@@ -99,7 +99,7 @@ def truncated(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sampl
 
 
 def cut(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sample:
-    """The sample, not longer than planned where its sequence field tells."""
+    """The sample, not longer than planned where its sequence field has a length."""
     found = actual_length(sample, recipe, leaf)
     return sample if found is None or found <= planned else truncated(sample, recipe, leaf, planned)
 
@@ -143,8 +143,8 @@ def _without_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf) ->
 def _mismatch(recipe: Recipe, leaf: Leaf, planned: int, found: int) -> LengthError:
     return LengthError(
         f'the sample is not as long as planned: field "{recipe.sequence}"',
-        found=for_people(found, leaf.unit),
-        expected=f"{for_people(planned, leaf.unit)}, its length in the index",
+        found=readable(found, leaf.unit),
+        expected=f"{readable(planned, leaf.unit)}, its length in the index",
         fix="measure true lengths (`length: {measure: true}` and `playhead prepare --measure`), "
         "or say `on_length_mismatch: truncate` or `substitute`",
     )

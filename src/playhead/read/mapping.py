@@ -42,7 +42,7 @@ class Mapper:
                 if not isinstance(found, dict):
                     return done, self._not_a_dictionary(found)
                 done.append(found)
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; it is told, not hidden
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; it is reported
             problem = SampleError(
                 f"the map {name_of(function)} raised {type(error).__name__}: {error}",
                 found=f"in {place_of(error, function)}",
@@ -60,10 +60,10 @@ class Mapper:
 
 
 def takes_generator(function: Callable[..., Any]) -> bool:
-    """Whether the function must be given a second argument; one with a default is not ours to fill."""
+    """Whether the function must be given a second argument; one with a default is left alone."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [p for p in parameters if p.kind in kinds and p.default is p.empty]
@@ -76,7 +76,7 @@ def takes_generator(function: Callable[..., Any]) -> bool:
 
 
 def place_of(error: BaseException, function: Callable[..., Any]) -> str:
-    """The innermost line that raised of the function's own file, else of any: a library's line tells a user little."""
+    """The innermost line that raised of the function's own file, else of any: a library's line helps a user little."""
     frames = traceback.extract_tb(error.__traceback__)
     code = getattr(inspect.unwrap(function), "__code__", None)
     own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]

@@ -118,7 +118,7 @@ class Reader:
         return sample if wanted.planned is None else cut(sample, self._recipe, source.leaf, wanted.planned)
 
     def _all_as_planned(self, source: _Source, made: _Made, count: int, planned: list[int] | None) -> bool:
-        """Whether every sample was made and none needs a further look."""
+        """Whether every sample was made and none needs a further check."""
         if made.problem is not None or len(made.samples) != count:
             return False
         return planned is None or all_as_planned(made.samples, planned, self._recipe, source.leaf)
@@ -187,8 +187,8 @@ class Reader:
 def _made_together(request: Request, source: _Source, positions: list[int]) -> _Made:
     """The samples of a source read and made at once, up to the first that fails.
 
-    Where a sample was replaced the last time, or reading all at once fails, none is made: read one by one, the good are
-    told from the bad.
+    Where a sample was replaced the last time, or reading all at once fails, none is made: they are then read one
+    by one, to find the bad ones.
     """
     rows = request.picks.row[positions]
     if request.known and not request.known.keys().isdisjoint(positions):

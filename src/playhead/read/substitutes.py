@@ -43,7 +43,7 @@ Make = Callable[[int, int | None], Sample]
 
 
 def candidates(source_key: int, epoch: int, row: int, num_rows: int) -> IntArray:
-    """The rows that may stand in for a pick, keyed by it: the same whoever asks."""
+    """The rows that may stand in for a pick, keyed by it: the same on every rank and worker."""
     key = np.uint64(extend(source_key, "substitute", epoch, row))
     return np.array([nth_below(key, i, min(num_rows, 1 << 32)) for i in range(NUM_CANDIDATES)], np.int64)
 
@@ -72,7 +72,7 @@ def shortest(table: Table, source_key: int, wanted: Wanted, make: Make) -> Sampl
         f'source "{table.name}", row {wanted.row:,}: no sample of the micro-batch can be read, and none of '
         f"{len(rows)} others",
         found=f"the last: {reason}",
-        fix="look at the quarantine files under `cache_dir`, and fix the data, the map or the recipe",
+        fix="check the quarantine files under `cache_dir`, and fix the data, the map or the recipe",
     )
 
 

@@ -94,7 +94,7 @@ def open_wav(file: Readable) -> Wav:
     riff = bytes(file.read(0, 12))
     if len(riff) < 12 or riff[8:12] != b"WAVE":
         raise SampleError(
-            f"{file.path}: is no WAV file", found=f"{riff[8:12]!r} after {riff[:4]!r}", expected="b'WAVE'"
+            f"{file.path}: is not a WAV file", found=f"{riff[8:12]!r} after {riff[:4]!r}", expected="b'WAVE'"
         )
     riff_size = struct.unpack("<I", riff[4:8])[0]
     at, about, long_size = 12, None, None

@@ -18,7 +18,7 @@ from playhead.recipe.values import SUM_NAME, Fixed, Group, Recipe, Source
 
 
 def check(recipe: Recipe) -> None:
-    """Refuse a recipe that breaks a rule; which rules need a look at the data is for later stages."""
+    """Refuse a recipe that breaks a rule; rules that depend on the data are checked later."""
     check_sizes(recipe)
     _check_lists(recipe)
     check_weights(recipe)
@@ -107,14 +107,14 @@ def _check_same(trained: Leaf | None, evaluated: Leaf) -> None:
     """One name stands for one index, so a source may be shared with evaluation only as it is."""
     if trained is None:
         return
-    mine, theirs = (
+    own, other = (
         msgspec.structs.replace(leaf.source, weight=None, shuffle="none", shuffle_group=8)
         for leaf in (evaluated, trained)
     )
-    for field in mine.__struct_fields__:
-        if getattr(mine, field) != getattr(theirs, field):
+    for field in own.__struct_fields__:
+        if getattr(own, field) != getattr(other, field):
             raise RecipeError(
-                f'{evaluated.path} "{mine.name}": differs in `{field}` from {trained.path}, which has the same name',
+                f'{evaluated.path} "{own.name}": differs in `{field}` from {trained.path}, which has the same name',
                 expected="sources of one name to differ in `weight` and `shuffle` at most",
                 fix="rename one of the two",
             )

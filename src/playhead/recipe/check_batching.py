@@ -31,7 +31,8 @@ def _check_bucket(batching: Bucket, path: str) -> None:
     _exactly_one(path, "size", batching.size, "budget", batching.budget)
     if batching.quadratic is not None and batching.budget is None:
         raise RecipeError(
-            f"{path}.quadratic: bends a budget, and there is none", fix="remove it, or give `budget` instead of `size`"
+            f"{path}.quadratic: needs a budget, and there is none",
+            fix="remove it, or give `budget` instead of `size`",
         )
     if isinstance(batching.num, int) and batching.num < 1:
         raise RecipeError(f"{path}.num: must be at least 1", found=str(batching.num))

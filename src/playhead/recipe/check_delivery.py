@@ -47,7 +47,7 @@ def _check_allowed(prefix: str, where: str) -> None:
 
 
 def _check_named_fields(recipe: Recipe) -> None:
-    """Dtypes and padding are for fields that are delivered; where `fields` does not list them, batches will tell."""
+    """Dtypes and padding are for fields that are delivered; where `fields` is not given, the first batch is checked."""
     if recipe.dtypes and recipe.collate != "pad":
         raise RecipeError(
             "dtypes: only `collate: pad` makes arrays of numbers",

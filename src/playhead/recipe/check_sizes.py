@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from playhead.errors import RecipeError
 from playhead.recipe.tree import Branch, Leaf
-from playhead.recipe.units import LARGEST_LENGTH, for_people
+from playhead.recipe.units import LARGEST_LENGTH, readable
 from playhead.recipe.values import Bucket, Budget, Fixed, Pack, Recipe, Unit
 
 LARGEST_SEED = 2**64 - 1
@@ -63,7 +63,7 @@ def check_batch_sizes(branch: Branch, recipe: Recipe) -> None:
     for where, length, most, unit in _lengths(leaf):
         if length > (most / 1000 if unit == "seconds" else most):
             fix = "lower it: no micro-batch of this size could be kept in memory, and no sample is longer"
-            raise _too_large(f"{where}: is too large", f"{length:g}", for_people(most, unit), fix)
+            raise _too_large(f"{where}: is too large", f"{length:g}", readable(most, unit), fix)
     if isinstance(leaf.batching, Bucket):
         _check_num_buckets(leaf.batching, leaf.batching_path)
     _check_padded(leaf, recipe)

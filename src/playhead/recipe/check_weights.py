@@ -1,4 +1,4 @@
-"""Rules about weights: who may have one, and which numbers will do."""
+"""Rules about weights: which entries may have one, and which values are allowed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Brace patterns in paths: `{000..511}`, `{train,extra}`, and NeMo's `_OP_0..63_CL_`, `(0..63)`, `[0..63]`, `<0..63>`.
 
-Globs (`*.tar`) are not expanded here: they need to look at files.
+Globs (`*.tar`) are not expanded here: that needs a listing of files.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import msgspec
 
 from playhead.recipe.environment import escape
 
-TAG = "kind"  # tells sources from groups inside msgspec; users never write it
+TAG = "kind"  # distinguishes sources from groups inside msgspec; users never write it
 
 
 def to_plain(value: Any) -> Any:

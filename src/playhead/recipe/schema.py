@@ -41,7 +41,7 @@ def _open(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     if schema.get("discriminator", {}).get("propertyName") == TAG:
-        # Told apart by one key, so that an editor reports the misspelt key and not "matches neither".
+        # Distinguished by one key, so that an editor reports the misspelt key and not "matches neither".
         return {
             "if": {"required": ["sources"]},
             "then": {"$ref": "#/$defs/Group"},

@@ -1,8 +1,8 @@
-"""Plain values fitted to the recipe's types, with errors a person can follow.
+"""Plain values fitted to the recipe's types, with errors a user can follow.
 
 msgspec checks types too, but names neither the keys of a mapping in its paths nor the nearest known key, so this
-walk over its type descriptions comes first. It also widens the shorthands: one text for a list of one, a field's
-name for a `Length`, and sources told from groups by their `sources`.
+pass over its type descriptions comes first. It also widens the shorthands: one text for a list of one, a field's
+name for a `Length`, and groups recognised by their `sources`.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own contract
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        # Looked at before merge keys (`<<`) are resolved: overriding a merged key is what they are for.
+        # Checked before merge keys (`<<`) are resolved: overriding a merged key is what they are for.
         seen: set[str] = set()
         for key, _ in node.value:
             if key.value == "<<" or not isinstance(key, yaml.ScalarNode):

@@ -34,7 +34,7 @@ def whole_unit(unit: Unit) -> str:
     return "milliseconds" if unit == "seconds" else unit
 
 
-def for_people(length: float, unit: Unit) -> str:
+def readable(length: float, unit: Unit) -> str:
     """A planned length as a user would write it."""
     return f"{length / 1000:,.2f} s" if unit == "seconds" else f"{length:,.0f}"
 

@@ -1,4 +1,4 @@
-"""Plain words for values and types, for the letters that errors are."""
+"""Plain words for values and types, for error messages."""
 
 from __future__ import annotations
 

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from playhead.errors import RecipeError
 from playhead.index.histogram import Histogram, bounds, lower_bounds
-from playhead.plan import rules
-from playhead.plan.rules import Rule, effective
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule, effective
 from playhead.recipe.tree import Leaf
-from playhead.recipe.units import for_people, in_units
+from playhead.recipe.units import in_units, readable
 from playhead.recipe.values import Bucket, Budget, Fixed, Pack
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,10 +53,10 @@ def resolve_rule(leaf: Leaf, inputs: Profile | None, outputs: Profile | None) ->
     """The batching of a sub-stream, of which `leaf` is one source, in whole units, bucket edges included."""
     batching, where, unit, limit = leaf.batching, leaf.batching_path, leaf.unit, leaf.limit
     if isinstance(batching, Fixed):
-        return rules.Fixed(batching.size, limit, batching.overlong)
+        return FixedRule(batching.size, limit, batching.overlong)
     if isinstance(batching, Pack):
         assert limit is not None
-        return rules.Pack(limit, batching.overlong)
+        return PackRule(limit, batching.overlong)
     quadratic = 0 if batching.quadratic is None else in_units(batching.quadratic, unit, f"{where}.quadratic")
     if isinstance(batching, Budget):
         assert limit is not None
@@ -66,16 +65,16 @@ def resolve_rule(leaf: Leaf, inputs: Profile | None, outputs: Profile | None) ->
             raise RecipeError(
                 f"{where}.budget: is too small for a sample of any length, the quadratic term included",
                 found=f"budget {batching.budget:g}, quadratic {batching.quadratic:g}",
-                expected=f"at least {for_people(2, unit)}: a length of {for_people(1, unit)} and its quadratic term",
+                expected=f"at least {readable(2, unit)}: a length of {readable(1, unit)} and its quadratic term",
             )
-        return rules.Budget(budget, limit, quadratic, batching.overlong)
+        return BudgetRule(budget, limit, quadratic, batching.overlong)
     assert inputs is not None
     edges, output_edges = _bucket_edges(batching, inputs, outputs, leaf)
     sizes = _bucket_sizes(batching, edges, quadratic, leaf)
-    return rules.Bucket(tuple(edges), sizes, output_edges, quadratic, batching.overlong)
+    return BucketRule(tuple(edges), sizes, output_edges, quadratic, batching.overlong)
 
 
-def bucket_chances(rule: rules.Bucket, inputs: Profile) -> list[float]:
+def bucket_chances(rule: BucketRule, inputs: Profile) -> list[float]:
     """The chance that a draw falls into each bucket; two-dimensional buckets share their input range evenly."""
     distinct = sorted(set(rule.edges))
     cumulative = np.concatenate(([0.0], np.cumsum(inputs.chance)))
@@ -129,5 +128,5 @@ def _bucket_sizes(batching: Bucket, edges: list[int], quadratic: int, leaf: Leaf
         return (batching.size,) * len(edges)
     assert batching.budget is not None
     budget = in_units(batching.budget, leaf.unit, f"{where}.budget")
-    rule = rules.Bucket(tuple(edges), (), None, quadratic)
+    rule = BucketRule(tuple(edges), (), None, quadratic)
     return tuple(max(1, budget // int(cost)) for cost in effective(rule, np.array(edges)))

@@ -8,10 +8,12 @@ from playhead.fingerprint import digest
 from playhead.index.table import Table
 from playhead.order.blend import Blend
 from playhead.plan.chain import Link
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule
 from playhead.plan.segments import Segment, Stream
 
 # Changing what any plan contains means raising this, in the same commit as the golden orders.
 PLAN_VERSION = 2
+_RULE_NAMES = {FixedRule: "Fixed", BudgetRule: "Budget", BucketRule: "Bucket", PackRule: "Pack"}
 
 
 def first_link(streams: tuple[Stream, ...], fuse: Blend | None, tables: list[list[Table]]) -> Link:
@@ -60,7 +62,7 @@ def _segment(segment: Segment) -> dict[str, Any]:
         "window_size": segment.window_size,
         "lanes": segment.lanes,
         "balance": segment.balance,
-        "rule": [type(segment.rule).__name__, segment.rule],
+        "rule": [_RULE_NAMES[type(segment.rule)], segment.rule],
         "pieces": [
             {
                 "first_draw": piece.first_draw,

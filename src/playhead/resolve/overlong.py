@@ -8,7 +8,7 @@ from playhead.errors import DataError
 from playhead.index.rules import held_by
 from playhead.index.table import Table
 from playhead.recipe.tree import Leaf
-from playhead.recipe.units import for_people
+from playhead.recipe.units import readable
 from playhead.recipe.values import Unit
 
 _STRETCH = 1 << 20
@@ -29,14 +29,14 @@ def _check(leaf: Leaf, table: Table, what: str, limit: int | None, longest: tupl
     row, length = longest
     raise DataError(
         f'{leaf.path} "{leaf.source.name}": row {row:,} is longer than {leaf.batching_path} can hold',
-        found=f"{what} {for_people(length, unit)} in {table.place(row)}",
-        expected=f"at most {for_people(limit, unit)}",
+        found=f"{what} {readable(length, unit)} in {table.place(row)}",
+        expected=f"at most {readable(limit, unit)}",
         fix=f"raise the limit, or add `overlong: drop` (or `alone`, or `truncate`) to {leaf.batching_path}",
     )
 
 
 def _check_held(leaf: Leaf, table: Table) -> None:
-    """Buckets that hold shorter outputs for longer inputs can refuse a sample within both limits: look at all."""
+    """Buckets that hold shorter outputs for longer inputs can refuse a sample within both limits: check all rows."""
     frontier = leaf.frontier
     if frontier is None:
         return
@@ -47,7 +47,7 @@ def _check_held(leaf: Leaf, table: Table) -> None:
         if len(refused):
             at = int(refused[0])
             row = int(rows[at])
-            length, output = for_people(int(lengths[at]), leaf.unit), for_people(int(outputs[at]), leaf.output_unit)
+            length, output = readable(int(lengths[at]), leaf.unit), readable(int(outputs[at]), leaf.output_unit)
             raise DataError(
                 f'{leaf.path} "{leaf.source.name}": row {row:,} is in none of the buckets of {leaf.batching_path}',
                 found=f"length {length}, output length {output} in {table.place(row)}",

@@ -16,7 +16,7 @@ from playhead.index.histogram import lower_bounds
 from playhead.order.permute import permute
 from playhead.order.source_order import SourceOrder
 from playhead.plan.form import num_formed
-from playhead.plan.rules import Bucket, Budget, Fixed, Pack, Rule, effective, planned_lengths
+from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, PackRule, Rule, effective, planned_lengths
 from playhead.resolve.batching import FloatArray, Profile, bucket_chances
 from playhead.seeds import key
 from playhead.types import IntArray
@@ -50,7 +50,7 @@ def default_window_size(rule: Rule, lanes: int, drawn: Drawn) -> int:
     `shuffle: shards`; at least one step. A multiple of `lanes` (of size * lanes where micro-batches are fixed).
     """
     most = _draws_of_a_group(drawn.orders)
-    if isinstance(rule, Fixed):
+    if isinstance(rule, FixedRule):
         unit = rule.size * lanes
         steps = min(MIN_STEPS, max(FEWEST_STEPS, LARGEST_WINDOW // unit))
         return max(1, min(steps, most // unit)) * unit
@@ -80,7 +80,7 @@ def _draws_of_a_group(orders: tuple[tuple[SourceOrder, float], ...]) -> int:
 class _Count:
     """The number of micro-batches that draws form, expected from forming a sample, and how far it strays."""
 
-    rule: Budget | Bucket | Pack
+    rule: BudgetRule | BucketRule | PackRule
     inputs: Profile
     outputs: Profile | None
     sample_size: int
@@ -95,7 +95,7 @@ class _Count:
     def draws_wanted(self, lanes: int) -> float:
         """Enough for 200 steps, and for 50 full micro-batches of every bucket that is not empty."""
         wanted = self.draws_for(MIN_STEPS, lanes)
-        if not isinstance(self.rule, Bucket):
+        if not isinstance(self.rule, BucketRule):
             return wanted
         chances = zip(bucket_chances(self.rule, self.inputs), self.rule.sizes, strict=True)
         return max(wanted, *(MIN_BATCHES_PER_BUCKET * size / chance for chance, size in chances if chance > 0))
@@ -137,7 +137,7 @@ class _Count:
     @property
     def _uncertainty(self) -> float:
         """How far the sample may be off, as a fraction: budgets depend on which lengths happen to meet."""
-        return 0.3 / sqrt(self._formed[1]) if isinstance(self.rule, Budget) else 0.001
+        return 0.3 / sqrt(self._formed[1]) if isinstance(self.rule, BudgetRule) else 0.001
 
     @cached_property
     def _lengths(self) -> FloatArray:
@@ -151,9 +151,9 @@ class _Count:
     def _added(self) -> tuple[float, float]:
         """What one draw adds to the number of full micro-batches: the mean, and the standard deviation."""
         rule, chance = self.rule, self.inputs.chance
-        if isinstance(rule, Pack):
+        if isinstance(rule, PackRule):
             added = self._lengths / rule.max_length
-        elif isinstance(rule, Budget):
+        elif isinstance(rule, BudgetRule):
             added = effective(rule, self._lengths.astype(np.int64)) / rule.budget
         else:
             sizes = np.array([*rule.sizes, 1.0])

@@ -53,7 +53,7 @@ class LocalFiles:
         return LocalFiles, (self._most_open,)
 
     def close(self) -> None:
-        """Keep nothing open any more. In a fork another thread may have held the lock: it is made anew."""
+        """Keep nothing open any more. In a fork another thread may have held the lock: it is replaced."""
         self._open: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = Lock()
 

@@ -33,13 +33,13 @@ class RemoteFiles:
 
     def list(self, pattern: str) -> Sequence[str]:
         address = address_of(pattern)
-        if not has_magic(pattern.split("/", 3)[-1]):  # as it was written: %5B is no wildcard
+        if not has_magic(pattern.split("/", 3)[-1]):  # as it was written: %5B is not a wildcard
             self.stamp(pattern)
             return [pattern]
         _listable(pattern)
         prefix = f"{address.store}/"
         keys = [url[len(prefix) :] for url in list_remote(prefix + fixed_part(address.key))]
-        if address.key in keys:  # its name holds what looks like a wildcard
+        if address.key in keys:  # its name contains wildcard characters
             return [pattern]
         return [prefix + key for key in keys if matches(key, address.key)]
 
@@ -132,7 +132,7 @@ def _stamp_of(about: Any) -> Stamp:
 
 
 def _store(address: Address) -> Any:
-    """The client of a store. In a fork of a process that already used one it would wait for ever: refused."""
+    """The client of a store. In a fork of a process that already used one it would wait forever: refused."""
     if not _started:
         _started.append(os.getpid())
     if _started[0] != os.getpid():

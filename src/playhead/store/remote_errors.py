@@ -61,8 +61,8 @@ def explained(url: str, address: Address, error: Exception) -> DataError | Store
             fix="copy the file to a bucket or a disk",
         )
     if any(sign in answer for sign in _NO_CONNECTION):
-        looked = f"; looked at: {_ENDPOINTS[kind]}" if kind in _ENDPOINTS else ""
+        settings = f"; the endpoint is set by {_ENDPOINTS[kind]}" if kind in _ENDPOINTS else ""
         return StoreError(
-            f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{looked}"
+            f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{settings}"
         )
-    return StoreError(f"{url}: cannot be read", found=answer, fix="try again; if it stays, ask those who run the store")
+    return StoreError(f"{url}: cannot be read", found=answer, fix="try again; if it persists, ask the store's operator")

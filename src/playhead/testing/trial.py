@@ -88,7 +88,7 @@ def num_open() -> int:
     number = 0
     for link in Path("/proc/self/fd").glob("*"):
         try:
-            number += os.readlink(link).startswith("/")  # noqa: PTH115 - sockets are no paths
+            number += os.readlink(link).startswith("/")  # noqa: PTH115 - sockets are not paths
         except OSError:  # closed meanwhile
             continue
     return number
