@@ -9,21 +9,24 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from playhead.formats.contract import Chunk, Shard
-from playhead.index.build import IndexBuilder
-from playhead.index.layout import entry_of, layout_of
+from playhead.formats.contract import Chunk
+from playhead.formats.rows import Shard
+from playhead.formats.schema import LENGTHS, Track
+from playhead.index.build import IndexBuilder, IndexShape
+from playhead.index.layout import ShardEntry, files_now, layout_of
 from playhead.index.opened import open_index
-from playhead.index.selection import write_selection
+from playhead.index.sweep import write_selection
 from playhead.index.table import Table, open_table
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Fixed, Length, Recipe, Source
+from playhead.store import all_files
 
 ROWS_PER_SHARD = 1_000_000
+TRACK = Track("jsonl")
 
 
 def make(folder: Path, num_shards: int) -> Recipe:
@@ -31,16 +34,19 @@ def make(folder: Path, num_shards: int) -> Recipe:
     for i in range(num_shards):
         (folder / f"{i:05d}.jsonl").touch()
     recipe = Recipe(
-        sources=[Source(name="big", path=str(folder / "*.jsonl"), length=Length(field="n"))],
+        sources=[Source(name="big", path=[str(folder / "*.jsonl")], length=Length(field="n"))],
         batching=Fixed(size=8, max_length=4000, overlong="drop"),
         cache_dir=str(folder / "cache"),
     )
     layout = layout_of(leaves(recipe)[0], recipe)
     shards = [Shard((("jsonl", str(folder / f"{i:05d}.jsonl")),)) for i in range(num_shards)]
-    entries = [entry_of(shard, ROWS_PER_SHARD) for shard in shards]
-    builder = IndexBuilder(layout.directory, layout, entries, (("jsonl",), ("jsonl",)), 1 << 28)
+    entries = tuple(ShardEntry(files_now(shard, all_files()), ROWS_PER_SHARD) for shard in shards)
+    shape = IndexShape(entries, ("jsonl",), (TRACK,))
+    num_rows = num_shards * ROWS_PER_SHARD
+    sizes = {LENGTHS: num_rows, TRACK.array("offsets"): num_rows + num_shards}
+    builder = IndexBuilder(layout.directory, layout, shape, sizes, 1 << 28)
     for i in range(num_shards):
-        builder.add_shard(chunks(i))
+        builder.add(chunk_of(i))
     builder.finish()
     index = open_index(layout.directory)
     assert index is not None
@@ -48,11 +54,11 @@ def make(folder: Path, num_shards: int) -> Recipe:
     return recipe
 
 
-def chunks(shard: int) -> Iterator[Chunk]:
+def chunk_of(shard: int) -> Chunk:
     rng = np.random.default_rng(shard)
     lengths = np.minimum(rng.lognormal(6, 1, ROWS_PER_SHARD), 2**20).astype(np.uint32)
-    offsets = np.arange(ROWS_PER_SHARD, dtype=np.uint64) * np.uint64(200)
-    yield Chunk(ROWS_PER_SHARD, {"jsonl": offsets}, {"jsonl": ROWS_PER_SHARD * 200}, lengths)
+    offsets = np.arange(ROWS_PER_SHARD + 1, dtype=np.uint64) * np.uint64(200)
+    return Chunk(ROWS_PER_SHARD, {TRACK.array("offsets"): offsets, LENGTHS: lengths})
 
 
 def resident_mb() -> float:

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from playhead.formats.contract import ScanLimits, Shard
+from playhead.formats.contract import ScanLimits
 from playhead.formats.jsonl import Jsonl
+from playhead.formats.rows import Shard
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Length
+from playhead.store import all_files
 
 WORDS = ("speech", "of", "a", "person", "who", "reads", "aloud", "in", "quiet", "rooms", "while", "rain", "falls")
 
@@ -60,9 +62,11 @@ def plain_offsets(path: Path) -> int:
 
 
 def ours(spec: Spec) -> Callable[[Path], int]:
-    return lambda path: sum(
-        chunk.num_rows for chunk in Jsonl().scan(Shard((("jsonl", str(path)),)), spec, ScanLimits())
-    )
+    def scan(path: Path) -> int:
+        shard = Shard((("jsonl", str(path)),))
+        return sum(chunk.num_rows for chunk in Jsonl().scan(shard, spec, all_files(), ScanLimits()))
+
+    return scan
 
 
 def best(work: Callable[[Path], int], path: Path, expected: int) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.errors import DataError
+from playhead.errors import SampleError
 from playhead.feed.collate import Collation, Shape, packed, padded
 
 HOW = Collation()
@@ -165,7 +165,7 @@ def test_an_empty_sequence_beside_others_takes_their_shape_and_type() -> None:
 def test_what_cannot_be_put_together_names_the_field_and_the_remedy(
     collate: Any, samples: list[Any], problem: str, fix: str
 ) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(SampleError) as caught:
         collate(samples)
     assert caught.value.problem.startswith(problem)
     assert fix in str(caught.value.fix)
@@ -173,7 +173,7 @@ def test_what_cannot_be_put_together_names_the_field_and_the_remedy(
 
 @pytest.mark.parametrize("collate", [pad, lambda samples, how: pack(samples, 9, how)])
 def test_a_field_asked_for_that_no_sample_has_is_named_with_those_there_are(collate: Any) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(SampleError) as caught:
         collate([{"tokens": [1], "text": "a"}, {"tokens": [2], "text": "b"}], Collation(fields=("tokens", "txt")))
     error = caught.value
     assert error.problem == 'fields: field "txt" is in no sample of the micro-batch'
@@ -185,29 +185,29 @@ def test_a_field_asked_for_that_no_sample_has_is_named_with_those_there_are(coll
     "samples", [[{"tokens": np.ones(2)}, {"tokens": "text"}], [{"tokens": np.ones(2)}, {"tokens": 3}]]
 )
 def test_arrays_beside_other_things_are_refused(samples: list[Any]) -> None:
-    with pytest.raises(DataError, match='field "tokens" is not of the same kind in every sample'):
+    with pytest.raises(SampleError, match='field "tokens" is not of the same kind in every sample'):
         pad(samples)
 
 
 def test_a_name_that_padding_adds_is_not_overwritten() -> None:
-    with pytest.raises(DataError, match='field "tokens_mask" of the samples'):
+    with pytest.raises(SampleError, match='field "tokens_mask" of the samples'):
         pad([{"tokens": [1], "tokens_mask": [1]}])
-    with pytest.raises(DataError, match='field "positions" of the samples'):
+    with pytest.raises(SampleError, match='field "positions" of the samples'):
         pack([{"tokens": [1], "positions": [1]}], 4)
 
 
 def test_more_than_pad_to_allows_is_refused() -> None:
-    with pytest.raises(DataError, match='field "tokens" is longer than `pad_to` allows'):
+    with pytest.raises(SampleError, match='field "tokens" is longer than `pad_to` allows'):
         pad([{"tokens": [1, 2, 3]}], length=2)
 
 
 @pytest.mark.parametrize(("value", "kind"), [(0.5, np.int64), (-1, np.uint8), (300, np.uint8)])
 def test_a_padding_value_is_not_bent_to_fit(value: float, kind: Any) -> None:
-    with pytest.raises(DataError, match='field "tokens" cannot be padded with'):
+    with pytest.raises(SampleError, match='field "tokens" cannot be padded with'):
         pad([{"tokens": np.ones(2, kind)}, {"tokens": np.ones(1, kind)}], Collation(pad_values={"tokens": value}))
 
 
 @pytest.mark.parametrize("odd", [[1, None, 3], ["a", "b", "c"], [[1, 2], [3, 4], [5, 6]]])
 def test_a_sequence_that_is_not_numbers_is_not_packed_as_a_list(odd: list[Any]) -> None:
-    with pytest.raises(DataError, match='field "tokens" of sample 1 of the micro-batch cannot be packed'):
+    with pytest.raises(SampleError, match='field "tokens" of sample 1 of the micro-batch cannot be packed'):
         pack([{"tokens": [1, 2, 3]}, {"tokens": odd}], 9)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from playhead.errors import DataError
+from playhead.errors import SampleError
 from playhead.feed.collate import Collation, Shape, packed, padded
 from playhead.feed.numbers import SlotError
 
@@ -157,7 +157,7 @@ def test_arrays_and_numbers_of_numpy_keep_their_dtype(dtype: str) -> None:
 
 
 def test_whole_arrays_that_only_a_float_type_has_room_for_are_refused() -> None:
-    with pytest.raises(DataError, match='field "x" mixes whole numbers of dtypes') as caught:
+    with pytest.raises(SampleError, match='field "x" mixes whole numbers of dtypes') as caught:
         pad([np.ones(1, np.uint64), [1]])
     assert "`dtypes: {x: uint64}` or `int64`" in str(caught.value.fix)
     for dtype in ("int64", "uint64", "uint8"):
@@ -185,7 +185,7 @@ def test_an_empty_batch_of_lists_has_the_declared_dtype() -> None:
     ("value", "dtype"), [(2, "bool"), (1e300, "float32"), (float(2**53), "int64"), (70_000, "float16"), (0.5, "uint64")]
 )
 def test_a_padding_value_that_the_dtype_cannot_hold_is_refused(value: float, dtype: str) -> None:
-    with pytest.raises(DataError, match='pad_values: field "x" cannot be padded with'):
+    with pytest.raises(SampleError, match='pad_values: field "x" cannot be padded with'):
         pad([[1], []], dtypes={"x": np.dtype(dtype)}, pad_values={"x": value})
     assert pad([[1], []], dtypes={"x": np.dtype(dtype)}, pad_values={"x": 1}).tolist() == [[1], [1]]
 
@@ -193,5 +193,5 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_refused(value: float, dty
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint64"])
 @pytest.mark.parametrize("values", [[10**400], [1.5, 10**400], [[10**400, 1]]])
 def test_a_whole_number_beyond_every_dtype_is_refused_and_not_a_crash(values: list[Any], dtype: str) -> None:
-    with pytest.raises(DataError):
+    with pytest.raises(SampleError):
         pad(values, dtypes={"x": np.dtype(dtype)})

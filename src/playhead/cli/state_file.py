@@ -23,9 +23,8 @@ def restore_from(path: Path, loader: Loader) -> None:
         try:
             loader.load_state_dict(state)
         except StateError as error:
-            raise StateError(
-                f"{path}: {error.problem}", found=error.found, expected=error.expected, fix=error.fix
-            ) from error
+            error.at(str(path))
+            raise
     for warning in caught:
         typer.echo(f"note: {path}: {warning.message}", err=True)
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from playhead.errors import DataError
+from playhead.errors import SampleError
 from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, misfit
+from playhead.formats.rows import Sample
 from playhead.recipe.words import nearest
 from playhead.types import Array
 
-Sample = dict[str, Any]
 Payload = dict[str, Any]
 Filler = Callable[[], Sample]
 
@@ -95,7 +95,7 @@ def _check_sequences(samples: list[Sample], sequence: str) -> None:
     """Refuse what cannot be laid end to end in a pack."""
     for i, sample in enumerate(samples):
         if not _is_array(sample[sequence]):
-            raise DataError(
+            raise SampleError(
                 f'field "{sequence}" of sample {i} of the micro-batch cannot be packed',
                 found=f"{sample[sequence]!r}"[:80],
                 expected="an array, or a list of numbers",
@@ -119,7 +119,7 @@ def _add(payload: Payload, fields: Payload) -> None:
     taken = payload.keys() & fields.keys()
     if taken:
         name = min(taken)
-        raise DataError(
+        raise SampleError(
             f'field "{name}" of the samples has the name of a field that batching adds',
             fix="rename it in `map`, leave it out with `fields: [...]`, or give a `collate` function",
         )
@@ -136,7 +136,7 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
             first, other = (missing[0], i) if missing else (extra[0], 0)
             if all(first not in sample for sample in samples):
                 raise _in_no_sample(first, samples)
-            raise DataError(
+            raise SampleError(
                 f'field "{first}" is in some samples of the micro-batch and not in others',
                 found=f"sample {other} of {len(samples)} has only: {', '.join(samples[other]) or 'nothing'}",
                 expected="the same fields in every sample",
@@ -145,10 +145,10 @@ def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[
     return names
 
 
-def _in_no_sample(name: str, samples: list[Sample]) -> DataError:
+def _in_no_sample(name: str, samples: list[Sample]) -> SampleError:
     known = [*dict.fromkeys(field for sample in samples for field in sample)]
     meant = "".join(f"did you mean `{near}`? " for near in nearest(name, known)[:1])
-    return DataError(
+    return SampleError(
         f'fields: field "{name}" is in no sample of the micro-batch',
         found=f"fields: {', '.join(known) or 'none'}",
         fix=f"{meant}Correct `fields: [...]`, or add the field in `map`",
@@ -181,7 +181,7 @@ def _column(name: str, values: list[Any], how: Collation, length: int | None) ->
     if not all(_is_array(value) for value in values):
         if any(getattr(value, "shape", ()) for value in values):
             kinds = sorted({type(value).__name__ for value in values})
-            raise DataError(
+            raise SampleError(
                 f'field "{name}" is not of the same kind in every sample',
                 found=", ".join(kinds),
                 fix="make them alike in `map`, or give a `collate` function",
@@ -206,7 +206,7 @@ def _padded_column(name: str, arrays: list[Array], dtype: Dtype, pad_value: floa
     sizes = np.array([len(array) for array in arrays], np.int64)
     longest = int(sizes.max())
     if length is not None and longest > length:
-        raise DataError(
+        raise SampleError(
             f'field "{name}" is longer than `pad_to` allows',
             found=f"{longest:,}",
             expected=f"at most {length:,}",
@@ -225,7 +225,7 @@ def _inner(name: str, arrays: list[Array]) -> tuple[int, ...]:
     """The shape of the arrays beyond their first axis. Law: it is the same for all that hold anything."""
     found = {array.shape[1:] for array in arrays if len(array)}
     if len(found) > 1:
-        raise DataError(
+        raise SampleError(
             f'field "{name}" is ragged in more than its first axis',
             found=f"shapes {', '.join(str(array.shape) for array in arrays[:8])}",
             expected="arrays that differ in their first axis only",
@@ -242,7 +242,7 @@ def _pad_value(name: str, value: float, dtype: Dtype) -> float:
     """The value in the field's own type. Law: it is never changed to fit."""
     # A recipe's number is a float: beyond 2^53 it may not be the whole number that was written.
     if not can_hold(value, dtype) or (dtype.kind in "iu" and abs(value) >= 2**53):
-        raise DataError(
+        raise SampleError(
             f'pad_values: field "{name}" cannot be padded with {value:g}',
             found=f"it holds numbers of type {dtype}",
             fix="pad with a number of that type, or make the field another type in `map` or `dtypes`",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from playhead.errors import DataError
+from playhead.errors import SampleError
 from playhead.types import Array
 
 Dtype = np.dtype[Any]
@@ -26,7 +26,7 @@ _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
 
 
-class SlotError(DataError):
+class SlotError(SampleError):
     """An error about one sample of a micro-batch; `slot` is its position there."""
 
     slot: int = 0

@@ -13,11 +13,12 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import PlayheadError, RecipeError, SampleError
-from playhead.feed.collate import Collation, Payload, Sample, packed, padded
+from playhead.feed.collate import Collation, Payload, packed, padded
 from playhead.feed.describe import Streams, describe
 from playhead.feed.named_fields import check_named_fields
 from playhead.feed.tasks import Work
 from playhead.fingerprint import digest
+from playhead.formats.rows import Sample
 from playhead.index.table import open_tables
 from playhead.read import Incident, Reader, Request
 from playhead.read.mapping import name_of, place_of
@@ -106,7 +107,8 @@ class Producer:
         try:
             payload = self._payload(samples, work)
         except PlayheadError as error:
-            raise self._placed(error, samples, work, incidents) from error.__cause__
+            error.at(self._place(error, samples, work, incidents))
+            raise
         return Produced(payload, incidents)
 
     def _check_names(self, samples: list[Sample | None]) -> None:
@@ -116,22 +118,16 @@ class Producer:
             check_named_fields(self._recipe, sample, self._map)
             self._names_checked = True
 
-    def _placed(
-        self, error: PlayheadError, samples: list[Sample | None], work: Work, incidents: list[Incident]
-    ) -> SampleError:
-        """The error with the row that caused it, or with the rows of the micro-batch where no single one did."""
+    def _place(self, error: PlayheadError, samples: list[Sample | None], work: Work, incidents: list[Incident]) -> str:
+        """The row that caused an error of collation, or the rows of the micro-batch where no single one did."""
         slot = getattr(error, "slot", None)
         if slot is not None and samples[slot] is None:  # an empty slot repeats the first sample there is
             slot = next((i for i, sample in enumerate(samples) if sample is not None), None)
         if slot is None:
-            problem = (
-                f"the samples cannot be put into a batch: {error.problem}\n  in        {describe(work, self._streams)}"
-            )
-        else:
-            leaf, table = self._streams[work.request.stream][int(work.request.picks.source[slot])]
-            row = _row_delivered(work.request, slot, leaf.source.name, incidents)
-            problem = f'source "{leaf.source.name}", row {row:,} ({table.place(row)}): {error.problem}'
-        return SampleError(problem, found=error.found, expected=error.expected, fix=error.fix)
+            return f"the samples cannot be put into a batch ({describe(work, self._streams)})"
+        leaf, table = self._streams[work.request.stream][int(work.request.picks.source[slot])]
+        row = _row_delivered(work.request, slot, leaf.source.name, incidents)
+        return f'source "{leaf.source.name}", row {row:,} ({table.place(row)})'
 
     def _payload(self, samples: list[Sample | None], work: Work) -> Payload:
         if self._collate is not None:
