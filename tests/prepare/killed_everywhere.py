@@ -13,9 +13,13 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from playhead.errors import NotPreparedError, StoreError
+from playhead.formats.rows import Fetch
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
+from playhead.store import all_files
 from small_data import all_lengths, bytes_of, recipe_over, table_of
 
 NUM_SHARDS = 4
@@ -70,10 +74,16 @@ def main(folder: Path) -> None:
         shutil.rmtree(work / "cache")
         put(folder / "old", work)
         in_child(recipe, None)
+        old = all_lengths(table_of(recipe))
         put(folder / "new", work)
         killed = in_child(recipe, number) is None
         try:
-            assert all_lengths(table_of(recipe)) == lengths, f"kill {number}: a mixture"
+            table = table_of(recipe)
+            found = all_lengths(table)
+            assert found in (old, lengths), f"kill {number}: a mixture"
+            rows = table.locate(np.arange(table.num_rows), Fetch(all_files(), table.index.stamps))
+            rows.payloads("jsonl")
+            assert found == lengths, f"kill {number}: new rows read by the old index"
         except (StoreError, NotPreparedError):
             assert killed
         # One shard is the same in both; and the later the kill, the less there is left to scan.
