@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import subprocess
@@ -167,6 +168,7 @@ def test_files_kept_open_leave_most_descriptors_to_others(tmp_path: Path) -> Non
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, limits[1]))
     try:
+        gc.collect()  # what earlier tests left open must not be closed in between
         before = num_open()
         files = LocalFiles()
         read_all(files, [str(tmp_path / str(i)) for i in range(100)])

@@ -34,7 +34,7 @@ from playhead.prepare.sidecars import write_sidecars
 from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
 from playhead.prepare.verify import verify_rows
 from playhead.recipe.values import Recipe
-from playhead.store import writing_to
+from playhead.store import unreadable, writing_to
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,12 @@ def _has_leftovers(layout: Layout) -> bool:
     directory = str(layout.directory)
     if any(os.path.lexists(f"{directory}{ending}") for ending in (".parts", ".new", ".old", ".lock")):
         return True
-    return not layout.directory.is_dir() or any(
-        entry.suffix in (".new", ".old") for entry in layout.directory.iterdir()
-    )
+    try:
+        return any(entry.suffix in (".new", ".old") for entry in layout.directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        raise unreadable(directory, error) from error
 
 
 @contextmanager
