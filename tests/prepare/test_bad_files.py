@@ -74,10 +74,6 @@ def test_a_missing_file_and_a_pattern_in_vain_are_refused(tmp_path: Path) -> Non
     assert "*.jsonl: no file matches" in refuse(tmp_path)
 
 
-def test_an_object_store_is_refused_until_training_can_read_it(tmp_path: Path) -> None:
-    assert "training does not read object stores yet" in refuse(tmp_path, path=["s3://bucket/*.jsonl"])
-
-
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").mkdir()
     assert "a.jsonl: cannot be read" in refuse(tmp_path, "a.jsonl")
@@ -176,7 +172,7 @@ def test_after_a_failure_nothing_is_left_but_finished_parts(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     write_jsonl(tmp_path / "b.jsonl", [{"n": 1}])
     refuse(tmp_path)
-    assert [path.suffix for path in (tmp_path / "cache").rglob("*")] == [".parts", ".part"]
+    assert [path.suffix for path in (tmp_path / "cache").rglob("*")] == [".parts", ".npz"]
     write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
     assert prepare(recipe_over(tmp_path)).sources[0].scanned_shards == 1
     (left,) = (tmp_path / "cache").iterdir()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toy_format  # noqa: F401 - registers the format
-from playhead.errors import RecipeError
+from playhead.errors import PrepareError, RecipeError
 from playhead.formats.registry import format_of
 from playhead.formats.rows import Fetch
 from playhead.prepare import Compiling, Progress, prepare
@@ -173,6 +173,9 @@ def test_a_format_of_two_tracks_that_we_do_not_know_is_prepared_opened_and_read(
     assert table.find("2-4").tolist() == [13]
     assert table.place(0).count(", byte 0") == 2
     (tmp_path / "1.blob").write_bytes(b"")
+    with pytest.raises(PrepareError, match=r"1\.blob: a row ends after the file does"):
+        prepare(recipe)
+    (tmp_path / "1.blob").write_bytes(b"x" * 15)
     assert prepare(recipe).sources[0].scanned_shards == 1
 
 
