@@ -113,20 +113,24 @@ class Index:
 
     def _places(self, track: Track, raw: IntArray, shards: IntArray) -> Places:
         """Where raw rows, each of a shard, are in a track."""
-        arrays, name = self.arrays, track.array
+        arrays = self._track_arrays[track.name]
         if track.kind == "offsets":
-            offsets, at = arrays[name("offsets")], raw + shards
-            places = Places(offsets[at], offsets[at + 1])
+            at = raw + shards
+            places = Places(arrays[0][at], arrays[0][at + 1])
         elif track.kind == "spans":
-            places = Places(arrays[name("firsts")][raw], arrays[name("ends")][raw])
+            places = Places(arrays[0][raw], arrays[1][raw])
         else:
             starts = self.block_starts(track)
             blocks = np.searchsorted(starts, raw, side="right") - 1
-            numbers = raw - starts[blocks]
-            places = Places(arrays[name("block_firsts")][blocks], arrays[name("block_ends")][blocks], numbers)
+            places = Places(arrays[0][blocks], arrays[1][blocks], raw - starts[blocks])
         if (places.firsts > places.ends).any() or (places.ends > self._track_sizes[track.name][shards]).any():
             raise self._impossible(track, places, shards)
         return places
+
+    @cached_property
+    def _track_arrays(self) -> dict[str, tuple[Array, ...]]:
+        """The arrays of each track: offsets, or firsts and ends of rows or blocks, in the order of the schema."""
+        return {track.name: tuple(self.arrays[name] for name in track.arrays) for track in self.meta.tracks}
 
     def block_starts(self, track: Track) -> IntArray:
         """The first raw row of each block of a track, and the number of all rows."""

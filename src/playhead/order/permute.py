@@ -47,11 +47,19 @@ def small_tables(keys: UIntArray, n: int) -> IntArray:
     return packed.view(np.int64)
 
 
+def permute_in_place(key: int, values: IntArray, n: int) -> None:
+    """As `permute`, for n that is not small."""
+    _apply_network(_round_keys(key), n, (n - 1).bit_length(), 1, values)
+
+
 def _through_network(key: int, values: IntArray, n: int, direction: int) -> IntArray:
-    keys = mix_each(np.uint64(key) + np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _STRIDE)
     out = np.array(values, np.int64)
-    _apply_network(keys, n, (n - 1).bit_length(), direction, out)
+    _apply_network(_round_keys(key), n, (n - 1).bit_length(), direction, out)
     return out
+
+
+def _round_keys(key: int) -> UIntArray:
+    return mix_each(np.uint64(key) + np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _STRIDE)
 
 
 @kernel

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from playhead.order.hashing import fold_each
-from playhead.order.permute import SMALL, permute, small_tables, unpermute
+from playhead.order.permute import SMALL, permute, permute_in_place, small_tables, unpermute
 from playhead.seeds import extend, fold
 from playhead.types import IntArray
 
@@ -40,21 +40,23 @@ def rows_between(order: SourceOrder, first: int, stop: int) -> tuple[IntArray, I
     Law: over the draws of one epoch every row comes once.
     """
     draws = np.arange(first, stop, dtype=np.int64)
-    epochs = draws // order.num_rows
     if order.shuffle == "none":
-        return epochs, draws % order.num_rows + order.first_row
+        return draws // order.num_rows, draws % order.num_rows + order.first_row
     if order.shuffle == "global" and order.num_rows < SMALL:
-        return epochs, _small_rows(order, first, stop) + order.first_row
-    rows = np.empty(len(draws), np.int64)
+        return draws // order.num_rows, _small_rows(order, first, stop) + order.first_row
+    rows, epochs = draws, np.empty(len(draws), np.int64)
     for epoch in range(first // order.num_rows, -(-stop // order.num_rows)):
-        start = max(first, epoch * order.num_rows)
-        end = min(stop, (epoch + 1) * order.num_rows)
-        places = np.arange(start, end, dtype=np.int64) - epoch * order.num_rows
+        begin = epoch * order.num_rows
+        chosen = slice(max(first, begin) - first, min(stop, begin + order.num_rows) - first)
+        epochs[chosen] = epoch
+        places = rows[chosen]
+        places -= begin
         if order.shuffle == "global":
-            rows[start - first : end - first] = permute(fold(order.key, epoch), places, order.num_rows)
+            permute_in_place(fold(order.key, epoch), places, order.num_rows)
         else:
-            rows[start - first : end - first] = _shard_rows_at(order, epoch, places)
-    return epochs, rows + order.first_row
+            places[:] = _shard_rows_at(order, epoch, places)
+    rows += order.first_row
+    return epochs, rows
 
 
 def draw_of(order: SourceOrder, epoch: int, row: int) -> int:

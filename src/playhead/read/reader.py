@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -197,8 +197,13 @@ def _made_together(request: Request, source: _Source, positions: list[int]) -> _
         raws = source.raw(rows)
     except PlayheadError:
         return _Made([], [], None)
-    generators = map(SampleGenerator, repeat(source.key), request.picks.epoch[positions].tolist(), rows.tolist())
-    return _Made(raws, *source.maker.make(raws, generators))
+    return _Made(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
+
+
+def _generators(request: Request, key: int, positions: list[int]) -> Iterator[SampleGenerator]:
+    """Made as they are asked for: most maps take none."""
+    picks = request.picks
+    yield from map(SampleGenerator, repeat(key), picks.epoch[positions].tolist(), picks.row[positions].tolist())
 
 
 def _by_source(sources: IntArray) -> dict[int, list[int]]:

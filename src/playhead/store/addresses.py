@@ -36,7 +36,7 @@ class Address:
 
 
 def is_url(path: str) -> bool:
-    return _URL.match(path) is not None
+    return "://" in path and _URL.match(path) is not None  # most paths are local
 
 
 def without_queries(text: str) -> str:
