@@ -197,5 +197,5 @@ def open_index(directory: Path) -> Index | None:
 def starts_of(counts: Sequence[int] | UIntArray) -> IntArray:
     """The sum of the counts before each, and of all."""
     starts = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=starts[1:])
+    np.asarray(counts, dtype=np.int64).cumsum(out=starts[1:])
     return starts
