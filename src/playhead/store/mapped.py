@@ -45,7 +45,9 @@ def load_bytes(path: str | Path) -> npt.NDArray[np.uint8]:
         size = os.fstat(descriptor).st_size
         if size >= SMALLEST_MAPPED:
             return np.asarray(_Mapping(descriptor, size))
-        data = b"".join(iter(lambda: os.read(descriptor, SMALLEST_MAPPED), b""))
+        data = os.read(descriptor, size)
+        while len(data) < size and (more := os.read(descriptor, size - len(data))):
+            data += more
     finally:
         os.close(descriptor)
     return np.frombuffer(data, dtype=np.uint8)
