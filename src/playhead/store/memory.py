@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 
+from playhead.errors import DataError, StoreError
+from playhead.fingerprint import digest_bytes
 from playhead.store.files import (
     Buffer,
     Ranges,
@@ -12,14 +13,15 @@ from playhead.store.files import (
     changed,
     check_buffers,
     check_ranges,
-    missing,
     too_short,
-    vanished,
 )
 from playhead.store.globbing import has_magic, matches
 
 SCHEME = "memory://"
-_MARKS = count(1)
+_MARK_DIGITS = 15  # 60 bits: a mark is a signed 64-bit number
+
+
+_FIX = "write the file first; no other process sees it, so use threads or no workers, and `processes=False` in prepare"
 
 
 class MemoryFiles:
@@ -34,7 +36,8 @@ class MemoryFiles:
     def write(self, path: str, data: bytes) -> str:
         """Put a file in place of whatever was at the path; returns the path."""
         assert path.startswith(SCHEME), path
-        self._files[path] = bytes(data), Stamp(len(data), next(_MARKS))
+        # The mark is made of the contents, so that an index kept on disk is not taken for one of other data.
+        self._files[path] = bytes(data), Stamp(len(data), int(digest_bytes(data)[:_MARK_DIGITS], 16))
         return path
 
     def remove(self, path: str) -> None:
@@ -44,14 +47,14 @@ class MemoryFiles:
         if pattern in self._files:
             return [pattern]
         if not has_magic(pattern):
-            raise missing(pattern)
+            raise _not_here(pattern)
         key = pattern.removeprefix(SCHEME)
         return sorted(path for path in list(self._files) if matches(path.removeprefix(SCHEME), key))
 
     def stamp(self, path: str) -> Stamp:
         found = self._files.get(path)
         if found is None:
-            raise missing(path)
+            raise _not_here(path)
         return found[1]
 
     def read(
@@ -62,7 +65,7 @@ class MemoryFiles:
             check_buffers(ranges, into)
         file = self._files.get(path)
         if file is None:
-            raise missing(path) if stamp is None else vanished(path)
+            raise _not_here(path) if stamp is None else StoreError(_not_here(path).problem, fix=_FIX)
         data, now = file
         if stamp is not None and now != stamp:
             raise changed(path, now, stamp)
@@ -79,3 +82,7 @@ class MemoryFiles:
 
 
 MEMORY = MemoryFiles()
+
+
+def _not_here(path: str) -> DataError:
+    return DataError(f"{path}: no such file in the memory of this process", fix=_FIX)
