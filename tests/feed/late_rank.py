@@ -93,6 +93,7 @@ def work(rank: int, path: str, scenarios: list[str], folder: str) -> None:
 
         found = globals()[scenario](Recipe.load(path), join)
         os.write(1, json.dumps([rank, scenario, found]).encode() + b"\n")
+        dist.barrier()  # a rank that leaves while the other still connects breaks the other's group
         dist.destroy_process_group()
 
 
