@@ -127,3 +127,10 @@ def test_a_row_that_names_nothing_is_named_with_its_place(tmp_path: Path) -> Non
     with pytest.raises(Exception, match="names no medium") as caught:
         list(Loader(recipe))
     assert "a.jsonl, byte 0" in str(caught.value)
+
+
+def test_a_field_that_no_row_has_is_reported_with_the_fields_there_are(tmp_path: Path) -> None:
+    recipe = recipe_over(tmp_path, [{"audio_path": "a.wav", "duration": 1.0}])
+    with pytest.raises(DataError, match='has no field "audio_filepath"') as caught:
+        list(Loader(recipe))
+    assert caught.value.found == "fields: audio_path, duration"

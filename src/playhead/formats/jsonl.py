@@ -106,7 +106,13 @@ class _JsonlReader:
 
 def _media(sample: Sample, fields: MediaFields, base: str) -> Media:
     """What a row names, as it says; null and a missing segment are the whole."""
-    found = {"path": sample.get(fields.path)}
+    if sample.get(fields.path) is None:
+        raise DataError(
+            f'the row has no field "{fields.path}" that names its {fields.kind}',
+            found=f"fields: {', '.join(sample) or 'none'}",
+            fix="name another field in `options: {media: ...}`, or leave the row out with `keep` or `drop_rows`",
+        )
+    found = {"path": sample[fields.path]}
     for name, given in (("offset", fields.offset), ("duration", fields.duration)):
         if given is not None and sample.get(given) is not None:
             found[name] = sample[given]
