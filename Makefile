@@ -20,10 +20,12 @@ PYTEST := $(BIN)/python -m pytest -n 2
 test: lint
 	@$(PYTEST) -m "not full and not trainers"
 
-# For everyday work: no commands, no kills, no clusters, and a third of the examples.
+# For everyday work: no commands, no kills, no clusters or servers, and a third of the examples.
+SLOW := tests/index/test_damage.py tests/laws/test_loader_laws.py tests/laws/test_real_files.py \
+  tests/store/test_files_contract.py tests/store/test_remote.py
 test-quick: $(TEST)
-	@HYPOTHESIS_PROFILE=quick $(PYTEST) --ignore tests/index/test_damage.py tests/deal tests/golden tests/index tests/laws tests/read tests/resolve \
-	  tests/recipe tests/store
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) $(SLOW:%=--ignore %) tests/deal tests/golden tests/index tests/laws tests/read \
+	  tests/resolve tests/recipe tests/store
 
 # A browser is installed where we may; where we may not, the tests that need one say so.
 test-full: $(TEST)
