@@ -14,7 +14,7 @@ import numpy as np
 from playhead.errors import DataError
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.registry import register
-from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.rows import Block, Rows, Sample, Shard
 from playhead.formats.schema import IDS, LENGTHS, Track
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
@@ -107,14 +107,16 @@ class BlocksReader:
     """Keeps the last block; `num_unpacked` says how often it had to unpack one."""
 
     def __init__(self) -> None:
-        self._kept: tuple[tuple[str, int, int], list[str]] | None = None
+        self._kept: tuple[Block | None, list[str]] = None, []
         self.num_unpacked = 0
 
     def read(self, rows: Rows) -> Iterable[Sample]:
-        payloads, numbers = rows.payloads("packed"), rows.places["packed"].numbers
+        blocks, numbers = rows.blocks("packed"), rows.places["packed"].numbers
         assert numbers is not None
-        for block, data, number in zip(rows.blocks("packed"), payloads, numbers.tolist(), strict=True):
-            if self._kept is None or self._kept[0] != block:
+        found = rows.read_blocks(block for block in blocks if block != self._kept[0])
+        for block, number in zip(blocks, numbers.tolist(), strict=True):
+            if self._kept[0] != block:
+                data = found[block] if block in found else rows.read_blocks([block])[block]
                 self._kept = block, zlib.decompress(data).decode().split("\n")
                 self.num_unpacked += 1
             yield {"text": self._kept[1][number]}

@@ -20,7 +20,7 @@ from playhead.index.table import open_table
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe, Source
-from playhead.store import CountingFiles, Files, all_files
+from playhead.store import CountingFiles, Files, LocalFiles, all_files
 from playhead.testing import check_format
 from toy_format import Toy
 from track_formats import Blocks, BlocksReader, Members, block_file, lines_and_bytes
@@ -90,6 +90,12 @@ def test_a_reader_keeps_its_last_block_and_places_name_the_row_in_the_block(tmp_
     rows = table.locate(np.array([4, 5, 0, 1, 2]), Fetch(all_files(), table.index.stamps))
     assert [sample["text"] for sample in reader.read(rows)] == ["e", "ff", "a", "bb", "ccc"]
     assert reader.num_unpacked == 2
+    files = CountingFiles(LocalFiles())
+    rows = table.locate(np.array([0, 1, 2, 0, 9, 9]), Fetch(files, table.index.stamps))
+    assert [sample["text"] for sample in reader.read(rows)] == ["a", "bb", "ccc", "a", "jj", "jj"]
+    assert files.counts["ranges"] == 1  # the block of the last rows; that of the others was kept
+    assert len(rows.payloads("packed")) == 6
+    assert files.counts["ranges"] == 1 + 2  # each block once, however many rows it has
     assert table.place(5).endswith(", row 1 of the block")
     (found,) = table.where(5).files_of(0)
     assert found["row_in_block"] == 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from playhead.store import Buffer, Files, Ranges, Stamp
 from playhead.types import IntArray, UIntArray
@@ -78,6 +78,14 @@ class Fetch:
         return found
 
 
+class Block(NamedTuple):
+    """A block of a track: its file, its first byte and its end."""
+
+    path: str
+    first: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows to read, of any number of shards: the shard of each, its number there, its place in each track.
@@ -92,13 +100,24 @@ class Rows:
     fetch: Fetch | None = None
 
     def payloads(self, track: str) -> Sequence[Buffer]:
-        """The bytes of each row in a track; in a track of blocks, of its block (see `blocks`)."""
+        """The bytes of each row in a track; in a track of blocks, of its block, which is read once."""
+        if self.places[track].numbers is not None:
+            blocks = self.blocks(track)
+            found = self.read_blocks(blocks)
+            return [found[block] for block in blocks]
         assert self.fetch is not None
         return self.fetch(self.paths(track), self.places[track].ranges)
 
-    def blocks(self, track: str) -> list[tuple[str, int, int]]:
-        """The path, first byte and end of the block of each row."""
-        return list(zip(self.paths(track), *self.places[track].ranges, strict=True))
+    def blocks(self, track: str) -> list[Block]:
+        """The block of each row."""
+        return list(map(Block, self.paths(track), *self.places[track].ranges))
+
+    def read_blocks(self, blocks: Iterable[Block]) -> dict[Block, Buffer]:
+        """The bytes of blocks, each read once: for a reader that keeps some and asks for the others."""
+        assert self.fetch is not None
+        distinct = list(dict.fromkeys(blocks))
+        paths, firsts, ends = [list(part) for part in zip(*distinct, strict=True)] if distinct else ([], [], [])
+        return dict(zip(distinct, self.fetch(paths, Ranges(firsts, ends)), strict=True))
 
     def paths(self, track: str) -> list[str]:
         shards = self.shards

@@ -13,7 +13,7 @@ from playhead.errors import DataError, Failure, PlayheadError, PrepareError
 from playhead.formats.schema import Track
 from playhead.index.build import IndexShape
 from playhead.index.layout import Layout, ShardEntry
-from playhead.index.opened import Index, open_index
+from playhead.index.opened import Index, open_index, read_meta
 from playhead.index.selection import (
     Selection,
     SelectionMeta,
@@ -86,7 +86,13 @@ def prepare_source(layout: Layout, recipe: Recipe, options: PrepareOptions) -> O
 
 def _unchanged(layout: Layout, options: PrepareOptions) -> Outcome | None:
     """The outcome for a source that needs nothing, found without its lock; None where something may be to do."""
-    if options.force or options.sidecars or options.verify or _has_leftovers(layout):
+    if (
+        options.force
+        or options.sidecars
+        or options.verify
+        or _has_leftovers(layout)
+        or read_meta(layout.directory) is None
+    ):
         return None
     survey, failures = survey_source(layout, options)
     if failures or survey.old is None or survey.damaged or not survey.up_to_date(layout):

@@ -6,6 +6,7 @@ file has others before it, numbered.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from playhead.errors import DataError
+from playhead.errors import DataError, PrepareError
 from playhead.fingerprint import digest
 from playhead.formats.contract import Chunk, Divisible, Format, ScanLimits, Section
 from playhead.formats.rows import Shard
@@ -60,7 +61,7 @@ class ScanJob:
     def run(self) -> PartSummary:
         """A shard that changes under the scan is refused."""
         before = files_now(self.shard, self.files)
-        writer = _PartWriter(self, before)
+        writer = PartWriter(self, before)
         for chunk in self._chunks():
             writer.add(chunk)
         if files_now(self.shard, self.files) != before:
@@ -90,7 +91,7 @@ def part_path(directory: Path, files: tuple[FileEntry, ...], section: Section | 
     return directory / f"{digest([files, section])}.npz"
 
 
-class _PartWriter:
+class PartWriter:
     """Gathers chunks, and writes a file whenever enough have come."""
 
     def __init__(self, job: ScanJob, files: tuple[FileEntry, ...]) -> None:
@@ -160,7 +161,7 @@ def read_summary(path: Path) -> PartSummary | None:
     if not path.is_file():
         return None
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             return msgspec.json.decode(arrays[_SUMMARY].tobytes(), type=PartSummary)
     except (OSError, ValueError, KeyError, BadZipFile, msgspec.DecodeError):
         return None
@@ -169,10 +170,18 @@ def read_summary(path: Path) -> PartSummary | None:
 def read_part(path: Path, summary: PartSummary) -> Iterator[Chunk]:
     """The chunks of a part, one at a time."""
     for number in range(summary.num_files):
-        last = number == summary.num_files - 1
-        with np.load(path if last else _numbered(path, number), allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in summary.sizes if name in arrays}
-            yield Chunk(int(arrays[_NUM_ROWS]), found)
+        file = path if number == summary.num_files - 1 else _numbered(path, number)
+        try:
+            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                found = {name: arrays[name] for name in summary.sizes if name in arrays}
+                chunk = Chunk(int(arrays[_NUM_ROWS]), found)
+        except (OSError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+            raise PrepareError(
+                f"{file}: what an earlier run scanned is damaged",
+                found=f"{type(error).__name__}: {error}",
+                fix="run `playhead prepare --force` on the recipe, and check the disk",
+            ) from error
+        yield chunk
 
 
 def _numbered(path: Path, number: int) -> Path:
