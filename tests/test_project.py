@@ -53,6 +53,12 @@ def test_the_version_is_that_of_the_installed_package():
     assert playhead.__version__ == declared[1]
 
 
+def test_no_two_test_files_have_the_same_name():
+    """Else pytest cannot import both in one process."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [name for name in names if names.count(name) > 1] == []
+
+
 def test_no_file_is_named_after_no_idea():
     vague = {"utils", "common", "base", "manager", "helpers", "misc"}
     assert [path for path in (ROOT / "src").rglob("*.py") if vague & {path.stem, path.parent.name}] == []
