@@ -1,33 +1,36 @@
-"""The loader for torch: torch's own DataLoader inside, with its workers, pinning and prefetching.
-
-The plan stays in this process, as the sampler: torch asks it for the next piece of work, sends that to a worker as if
-it were an index, and gives results back in order. Each is then joined with its task, which knows the state after it.
-"""
+"""The loader for torch: the workers and the shared memory of `playhead.Loader`, tensors, and torch's option names."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+import multiprocessing
+import pickle
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
+from multiprocessing.context import BaseContext
 from typing import Any
 
 import numpy as np
 
-from playhead.errors import PlayheadError, RecipeError, SampleError
+from playhead.errors import RecipeError, SampleError
+from playhead.feed.batch import applied
 from playhead.feed.delivery import Delivery
-from playhead.feed.main_guard import refuse_in_bootstrap, without_main_guard
-from playhead.feed.pool import Results
-from playhead.feed.processes import worker_died
-from playhead.feed.produce import Blueprint, Produced, Producer
+from playhead.feed.finishing import Finishing
+from playhead.feed.pool import Inline, Pool, Results
+from playhead.feed.processes import Processes, WorkerOptions
+from playhead.feed.produce import Blueprint, Produced
 from playhead.feed.rank_stream import RankStream
-from playhead.feed.tasks import Task, Work
-from playhead.read import Incident
+from playhead.feed.tasks import Task
 from playhead.recipe.values import Recipe
 from playhead.store import Files
 
 try:
     import torch
-    from torch.utils import data as torch_data
+    from torch.utils.data._utils import worker as torch_worker
 except ImportError as error:
     raise RecipeError(
         "playhead.torch needs PyTorch, which is not installed", fix="pip install 'playhead[torch]'"
@@ -35,14 +38,19 @@ except ImportError as error:
 
 __all__ = ["DataLoader"]
 
-_Made = tuple[dict[str, Any], list[Incident]] | PlayheadError
+_DECIDED = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "dataset"}
+_DEFAULTS = {"in_order": True, "pin_memory_device": ""}  # options of torch's that have no other meaning here
+_PREFETCH_FACTOR = 2
 
 
 class DataLoader(Delivery):
     """The batches of one rank, with arrays as tensors.
 
-    Takes what `playhead.Loader` takes, and torch's own options: `num_workers`, `pin_memory`, `persistent_workers`,
-    `prefetch_factor`, `multiprocessing_context`, `timeout`, `worker_init_fn`.
+    Takes what `playhead.Loader` takes, and the options of torch's DataLoader with their meaning there: `num_workers`
+    processes make `prefetch_factor` batches ahead each, are started by `multiprocessing_context`, call `worker_init_fn`
+    with their number, and outlive an iteration if `persistent_workers`. A batch that takes a worker longer than
+    `timeout` seconds is an error. `pin_memory` copies tensors to pinned memory, in a thread. `generator` seeds torch's,
+    numpy's and Python's global random numbers in workers; a map that takes a generator needs none of them.
     """
 
     def __init__(
@@ -55,116 +63,69 @@ class DataLoader(Delivery):
         map: Callable[..., Any] | None = None,  # noqa: A002  # the recipe's word for it
         collate: Callable[..., Any] | None = None,
         files: Files | None = None,
-        **torch_options: Any,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        persistent_workers: bool = False,
+        prefetch_factor: int | None = None,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        generator: torch.Generator | None = None,
+        **others: Any,
     ) -> None:
-        _check_options(torch_options)
+        _check_others(others)
+        _check_number("num_workers", num_workers, 0)
+        _check_number("prefetch_factor", _PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor, 1)
+        _check_timeout(timeout)
+        given = {"prefetch_factor": prefetch_factor, "timeout": timeout, "persistent_workers": persistent_workers}
+        if not num_workers:
+            _check_without_workers({**given, "multiprocessing_context": multiprocessing_context})
         stream = RankStream(recipe, split, rank, world_size)
         blueprint = Blueprint(recipe, split, map, collate, files)
-        if torch_options.get("num_workers"):
+        options = None
+        if num_workers:
             blueprint.check_picklable()
-        # Else torch draws from the global generator when an iteration begins, and dropout changes with every resume.
-        torch_options.setdefault("generator", torch.Generator().manual_seed(torch.initial_seed()))
-        super().__init__(stream, blueprint, partial(_TorchPool, blueprint, stream.describe, torch_options))
+            seed = (torch.default_generator if generator is None else generator).initial_seed()
+            options = WorkerOptions(
+                num_workers,
+                prefetch_factor or _PREFETCH_FACTOR,
+                _start_method(multiprocessing_context),
+                persistent_workers,
+                timeout or None,
+                _Setup(num_workers, seed, _picklable(worker_init_fn)),
+            )
+        pin = bool(pin_memory) and _can_pin()
+        super().__init__(stream, blueprint, partial(_new_pool, blueprint, stream, options, pin))
 
 
-def _check_options(options: dict[str, Any]) -> None:
-    fixed = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "dataset"} & options.keys()
-    if fixed:
-        raise RecipeError(
-            f"{', '.join(sorted(fixed))}: decided by the recipe, not by the loader",
-            fix="remove it here; see `batching`, `shuffle` and `collate` in docs/recipe.md",
-        )
-    workers = options.get("num_workers", 0)
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
-        raise RecipeError(
-            "num_workers: this number cannot be used", found=repr(workers), expected="a whole number from 0"
-        )
+def _new_pool(blueprint: Blueprint, stream: RankStream, options: WorkerOptions | None, pin: bool) -> Pool:
+    if options is None:
+        return _Tensors(Inline(blueprint), pin)
+    pool = _Tensors(Processes(blueprint, options, stream.describe))
+    return Finishing(pool, options.num * options.lookahead, _pinned) if pin else pool
 
 
-class _TorchPool:
-    """A pool whose workers are torch's: they end with an iteration, unless torch is to keep them."""
+class _Tensors:
+    """A pool whose results are tensors, which share memory with the arrays they are made of."""
 
-    def __init__(self, blueprint: Blueprint, describe: Callable[[Work], str], options: dict[str, Any]) -> None:
-        self._describe = describe
-        self._sampler = _Sampler()
-        self._loader = torch_data.DataLoader(
-            _Dataset(blueprint), sampler=self._sampler, batch_size=None, collate_fn=_as_it_is, **options
-        )
+    def __init__(self, pool: Pool, pin: bool = False) -> None:
+        self._pool, self._pin = pool, pin
 
     def results(self, tasks: Iterator[Task]) -> Results:
-        if self._loader.num_workers:
-            refuse_in_bootstrap()
-        self._sampler.tasks = tasks
-        found = iter(self._loader)
-        while True:
-            try:
-                made = next(found)
-            except StopIteration:
-                return
-            except (RuntimeError, OSError, EOFError) as error:
-                explained = self._explained(error, getattr(found, "_workers", ()))
-                self._end(found)
-                raise explained from error
-            if isinstance(made, PlayheadError):
-                raise made
-            yield self._sampler.under_way.popleft(), Produced(*made)
+        with closing(self._pool.results(tasks)) as found:
+            yield from starmap(self._made, found)
 
     def close(self) -> None:
-        self._end(self._loader._iterator)  # noqa: SLF001  # torch has no public way to end persistent workers
+        self._pool.close()
 
-    def _end(self, found: Any) -> None:
-        """Let torch end its workers, and forget dead ones: it would report them whenever any child process ends."""
-        self._loader._iterator = None  # noqa: SLF001
-        if hasattr(found, "_shutdown_workers"):
-            found._shutdown_workers()  # noqa: SLF001
-
-    def _explained(self, error: Exception, workers: Sequence[Any]) -> Exception:
-        """Torch's error about a dead worker, or the broken pipe it left, with what was under way."""
-        for worker in workers:
-            if (unguarded := without_main_guard(worker.exitcode)) is not None:
-                return unguarded
-        if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
-            return error
-        waiting = [self._describe(task.work) for task in self._sampler.under_way]
-        return worker_died(f"a worker died: {error}", f"under way were {'; '.join(waiting)}")
+    def _made(self, task: Task, produced: Produced) -> tuple[Task, Produced]:
+        payload = {name: _tensor(name, value) for name, value in produced.payload.items()}
+        made = Produced(payload, produced.incidents)
+        return task, _pinned(made) if self._pin else made
 
 
-class _Sampler:
-    """Gives torch the next work, and remembers which task it is of."""
-
-    def __init__(self) -> None:
-        self.tasks: Iterator[Task] = iter(())
-        self.under_way: deque[Task] = deque()
-
-    def __iter__(self) -> Iterator[Work]:
-        self.under_way.clear()
-        for task in self.tasks:
-            self.under_way.append(task)
-            yield task.work
-
-
-class _Dataset(torch_data.Dataset[_Made]):
-    """Makes work into tensors, in whichever process torch calls it.
-
-    A mistake of the user's is given back, not raised: torch would raise a copy of it with a traceback for a problem.
-    """
-
-    def __init__(self, blueprint: Blueprint) -> None:
-        self._blueprint = blueprint
-        self._producer: Producer | None = None
-
-    def __getitem__(self, work: Work) -> _Made:
-        try:
-            if self._producer is None:
-                self._producer = self._blueprint.build()
-            produced = self._producer(work)
-            return {name: _tensor(name, value) for name, value in produced.payload.items()}, produced.incidents
-        except PlayheadError as error:
-            return error
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Each process opens files and maps of its own."""
-        return {"_blueprint": self._blueprint, "_producer": None}
+def _pinned(produced: Produced) -> Produced:
+    return Produced(applied(produced.payload, "pin_memory", lambda value: value.pin_memory()), produced.incidents)
 
 
 def _tensor(name: str, value: Any) -> Any:
@@ -183,5 +144,96 @@ def _tensor(name: str, value: Any) -> Any:
         ) from error
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+@dataclass(frozen=True)
+class _Setup:
+    """What torch does in a worker before its first batch: one thread, seeds, worker info, the user's function."""
+
+    num_workers: int
+    seed: int
+    init: Callable[[int], None] | None
+
+    def __call__(self, number: int, num_starts: int) -> None:
+        torch.set_num_threads(1)
+        drawn = torch.empty((), dtype=torch.int64).random_(generator=torch.Generator().manual_seed(self.seed))
+        seed = (int(drawn) + num_starts * self.num_workers + number) % (1 << 63)
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % (1 << 32))  # noqa: NPY002  # for maps that use the global generator
+        about: Any = {"id": number, "num_workers": self.num_workers, "seed": seed, "dataset": None}
+        # What torch.utils.data.get_worker_info() returns.
+        torch_worker._worker_info = torch_worker.WorkerInfo(**about)  # noqa: SLF001
+        if self.init is not None:
+            self.init(number)
+
+
+def _start_method(context: str | BaseContext | None) -> str:
+    """The way to start processes that a name or a context says; by default that of Python, as in torch."""
+    if isinstance(context, BaseContext):
+        context = context.get_start_method()
+    known = multiprocessing.get_all_start_methods()
+    if context is not None and context not in known:
+        raise RecipeError(
+            "multiprocessing_context: this way to start processes is not known",
+            found=repr(context),
+            expected=f"one of: {', '.join(known)}; or a context of multiprocessing",
+        )
+    return context or multiprocessing.get_start_method()
+
+
+def _can_pin() -> bool:
+    if torch.cuda.is_available() or (hasattr(torch, "accelerator") and torch.accelerator.is_available()):
+        return True
+    warnings.warn("pin_memory is ignored: there is no accelerator to pin memory for", RuntimeWarning, stacklevel=3)
+    return False
+
+
+def _picklable(function: Callable[[int], None] | None) -> Callable[[int], None] | None:
+    try:
+        pickle.dumps(function)
+    except Exception as error:
+        raise RecipeError(
+            "worker_init_fn: this function cannot be sent to worker processes",
+            found=f"{type(error).__name__}: {error}",
+            expected="a function at the top level of a module",
+        ) from error
+    return function
+
+
+def _check_others(others: dict[str, Any]) -> None:
+    decided = _DECIDED & others.keys()
+    if decided:
+        raise RecipeError(
+            f"{', '.join(sorted(decided))}: decided by the recipe, not by the loader",
+            fix="remove it here; see `batching`, `shuffle` and `collate` in docs/recipe.md",
+        )
+    for name, value in others.items():
+        if name not in _DEFAULTS:
+            raise TypeError(f"DataLoader got an unexpected keyword argument {name!r}")
+        if value != _DEFAULTS[name]:
+            raise RecipeError(
+                f"{name}: this loader has no such choice", found=repr(value), expected=repr(_DEFAULTS[name])
+            )
+
+
+def _check_number(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise RecipeError(
+            f"{name}: this number cannot be used", found=repr(value), expected=f"a whole number from {least}"
+        )
+
+
+def _check_timeout(timeout: Any) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < float("inf"):
+        raise RecipeError(
+            "timeout: this number cannot be used", found=repr(timeout), expected="seconds; 0 waits as long as it takes"
+        )
+
+
+def _check_without_workers(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if value:
+            raise RecipeError(
+                f"{name}: has a meaning only with worker processes",
+                found=f"{name}={value!r}, num_workers=0",
+                fix=f"give num_workers, or leave {name} out",
+            )

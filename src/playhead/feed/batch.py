@@ -90,11 +90,11 @@ class Batch(Mapping[str, Any]):
 
     def to(self, *where: Any, **how: Any) -> Batch:
         """The batch with its tensors on another device, as trainers ask for it; what is not a tensor stays."""
-        return self._with(_applied(self.data, "to", lambda value: value.to(*where, **how)))
+        return self._with(applied(self.data, "to", lambda value: value.to(*where, **how)))
 
     def pin_memory(self) -> Batch:
         """The batch with its tensors in pinned memory, as torch asks for it; what is not a tensor stays."""
-        return self._with(_applied(self.data, "pin_memory", lambda value: value.pin_memory()))
+        return self._with(applied(self.data, "pin_memory", lambda value: value.pin_memory()))
 
     def place_as(self, other: Batch) -> None:
         """Let a rebuilt batch stand where another one does: for adapters, which know the one it was rebuilt from."""
@@ -117,14 +117,14 @@ def _known(value: _Value | None) -> _Value:
     return value
 
 
-def _applied(value: Any, method: str, function: Callable[[Any], Any]) -> Any:
+def applied(value: Any, method: str, function: Callable[[Any], Any]) -> Any:
     """A value with a function applied to all in it that have a method, in collections too."""
     if isinstance(value, dict):
-        return {name: _applied(item, method, function) for name, item in value.items()}
+        return {name: applied(item, method, function) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_applied(item, method, function) for item in value))
+        return type(value)(*(applied(item, method, function) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_applied(item, method, function) for item in value)
+        return type(value)(applied(item, method, function) for item in value)
     return function(value) if hasattr(value, method) else value
 
 

@@ -83,14 +83,13 @@ class Delivery:
         while (results := self._begin()) is not None:
             restored = self._restored
             try:
-                for task, produced in results:
-                    yield self._delivered(task, produced)
+                while self._restored == restored:  # else begin again from the state that was loaded
+                    try:
+                        yield self._delivered(*next(results))  # and keep nothing of it: the user may
+                    except StopIteration:
+                        return
                     if self._results is not results:
                         raise _overtaken()
-                    if self._restored != restored:
-                        break  # and begin again from there
-                else:
-                    return
             finally:
                 results.close()
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from playhead.errors import RecipeError
 from playhead.feed.delivery import Delivery
 from playhead.feed.pool import Inline, Pool, Threads
-from playhead.feed.processes import Processes, StartMethod
+from playhead.feed.processes import Processes, StartMethod, WorkerOptions
 from playhead.feed.produce import Blueprint
 from playhead.feed.rank_stream import RankStream
 from playhead.recipe.values import Recipe
@@ -49,7 +49,8 @@ class Loader(Delivery):
         if workers and worker_kind == "thread":
             new_pool = partial(Threads, blueprint, workers, lookahead)
         elif workers:
-            new_pool = partial(Processes, blueprint, workers, lookahead, stream.describe, start_method)
+            options = WorkerOptions(workers, lookahead, start_method)
+            new_pool = partial(Processes, blueprint, options, stream.describe)
         super().__init__(stream, blueprint, new_pool)
 
 

@@ -55,7 +55,11 @@ class Threads:
     def results(self, tasks: Iterator[Task]) -> Results:
         producer = self._producer = self._producer or self._blueprint.build()
         executor = self._executor = self._executor or ThreadPoolExecutor(self._workers, thread_name_prefix="playhead")
-        return ahead(tasks, self._depth, lambda work: executor.submit(producer, work).result, self.close)
+        try:
+            yield from ahead(tasks, self._depth, lambda work: executor.submit(producer, work).result)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         if self._executor is not None:
@@ -63,24 +67,16 @@ class Threads:
         self._executor = self._producer = None
 
 
-def ahead(
-    tasks: Iterator[Task],
-    depth: int,
-    submit: Callable[[Work], Callable[[], Produced]],
-    leave: Callable[[], None],
-) -> Results:
+def ahead(tasks: Iterator[Task], depth: int, submit: Callable[[Work], Callable[[], Produced]]) -> Results:
     """The tasks with their results, in order, while `depth` of them are under way.
 
-    `submit` begins work and returns what waits for its result. `leave` is called where the end is not reached.
+    `submit` begins work and returns what waits for its result. Law: no result is referred to once it is given away.
     """
-    waiting: deque[tuple[Task, Callable[[], Produced]]] = deque()
-    try:
-        waiting.extend((task, submit(task.work)) for task in islice(tasks, depth))
-        while waiting:
-            task, result = waiting.popleft()
-            produced = result()
-            waiting.extend((task, submit(task.work)) for task in islice(tasks, 1))
-            yield task, produced
-    except BaseException:
-        leave()
-        raise
+    waiting = deque((task, submit(task.work)) for task in islice(tasks, depth))
+    ready: deque[tuple[Task, Produced]] = deque()
+    while waiting:
+        task, result = waiting.popleft()
+        ready.append((task, result()))
+        del result
+        waiting.extend((task, submit(task.work)) for task in islice(tasks, 1))
+        yield ready.popleft()
