@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -41,6 +42,16 @@ def moody(sample: Sample) -> Sample:
     """Fails on some samples while the file that `MOOD` names is there."""
     if sample["n"] % 3 == 0 and Path(os.environ["MOOD"]).exists():
         raise ValueError("in a bad mood")
+    return sample
+
+
+def as_it_is(sample: Sample) -> Sample:
+    return sample
+
+
+def allows_small_files_only(sample: Sample) -> Sample:
+    """Lets its process write no file beyond 16 KiB, shared memory included."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     return sample
 
 
@@ -98,3 +109,43 @@ def count_them(samples: list[Sample]) -> int:
 
 def bad_collate(samples: list[Sample]) -> dict[str, Any]:
     return {"x": samples[0]["no such field"]}
+
+
+def hangs(sample: Sample) -> Sample:
+    time.sleep(600)
+    return sample
+
+
+_REMEMBERED: list[int] = []
+
+
+def remembers(number: int) -> None:
+    """A function for workers to call when they start."""
+    _REMEMBERED.append(number)
+
+
+def about_its_worker(sample: Sample) -> Sample:
+    import torch
+    from torch.utils.data import get_worker_info
+
+    about = get_worker_info()
+    drawn = int(torch.randint(1 << 60, ()))
+    own = {"worker": about.id, "workers": about.num_workers, "remembered": _REMEMBERED[-1]}
+    return {"random": drawn, "threads": torch.get_num_threads(), "tokens": sample["tokens"], **own}
+
+
+def tensors(samples: list[Sample]) -> dict[str, Any]:
+    """Tensors of many kinds."""
+    import torch
+
+    numbers = torch.arange(60_000).reshape(3, -1)
+    return {
+        "large": numbers,
+        "part": numbers[:, 5:17],
+        "bfloat16": numbers.to(torch.bfloat16),
+        "learned": torch.ones(3, requires_grad=True),
+        "empty": torch.zeros((0, 4), dtype=torch.float16),
+        "one": torch.tensor(len(samples)),
+        "conjugate": torch.tensor([1 + 2j, 3 - 1j]).conj(),
+        "yes": torch.tensor([True, False]),
+    }

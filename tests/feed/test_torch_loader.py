@@ -1,4 +1,4 @@
-"""The stream through torch's own DataLoader: the same batches as tensors, whatever torch's options."""
+"""The loader for torch: the same batches as tensors, and torch's options with their meaning there."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ import loader_maps
 from deliveries import Seen, deliver, rounds, saved, seen, stream, woven
 from playhead import Loader, Recipe, RecipeError, SampleError, WorkerError
 from playhead.torch import DataLoader
-
-# Torch counts cores; the laws hold on one of them too.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 NUM_BATCHES = 24
 OPTIONS: list[dict[str, Any]] = [
@@ -133,24 +130,19 @@ def test_a_killed_worker_is_an_error_that_names_what_was_under_way(tmp_path: Pat
     iterator = islice(loader, 200)
     delivered = [seen(next(iterator))]
     victim = next(child for child in multiprocessing.active_children() if child not in others)
-    # Torch hears of a dead child by a signal, whose handler raises wherever this process happens to be: in the test
-    # runner, too. Without it torch finds out where it waits for the worker.
-    heard = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    try:
-        os.kill(victim.pid, signal.SIGKILL)
-        with pytest.raises(WorkerError) as caught:
-            delivered.extend(map(seen, iterator))
-    finally:
-        signal.signal(signal.SIGCHLD, heard)
+    os.kill(victim.pid, signal.SIGKILL)
+    with pytest.raises(WorkerError) as caught:
+        delivered.extend(map(seen, iterator))
     name, _, row = whole[len(delivered)].picks[0]
     assert f"{name} row {row} ({tmp_path}/" in str(caught.value)
     rest = [batch for batch, _, _ in deliver(loader, 12 - len(delivered))]
     assert delivered + rest == whole
 
 
-def test_workers_of_torch_may_be_spawned(mixed: Any) -> None:
+@pytest.mark.parametrize("context", ["spawn", "forkserver", multiprocessing.get_context("fork")])
+def test_workers_start_in_the_way_that_is_asked_for(mixed: Any, context: Any) -> None:
     recipe, batches, states, _ = mixed
-    loader = DataLoader(recipe, num_workers=1, multiprocessing_context="spawn")
+    loader = DataLoader(recipe, num_workers=1, multiprocessing_context=context)
     loader.load_state_dict(json.loads(states[2]))
     assert [seen(batch) for batch in islice(loader, 5)] == batches[3:8]
 
@@ -263,3 +255,94 @@ def test_the_random_numbers_of_a_training_do_not_depend_on_where_its_loader_was_
     before = torch.random.get_rng_state()
     next(iter(loader))
     assert torch.random.get_rng_state().equal(before)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"prefetch_factor": 3}, "prefetch_factor: has a meaning only with worker processes"),
+        ({"persistent_workers": True}, "persistent_workers: has a meaning only with worker processes"),
+        ({"timeout": 3}, "timeout: has a meaning only with worker processes"),
+        ({"multiprocessing_context": "fork"}, "multiprocessing_context: has a meaning only with worker processes"),
+        ({"num_workers": 1, "prefetch_factor": 0}, "prefetch_factor: this number cannot be used"),
+        ({"num_workers": 1, "timeout": -1}, "timeout: this number cannot be used"),
+        ({"num_workers": 1, "timeout": float("nan")}, "timeout: this number cannot be used"),
+        ({"num_workers": 1, "multiprocessing_context": "thread"}, "this way to start processes is not known"),
+        ({"num_workers": 1, "worker_init_fn": lambda _: None}, "worker_init_fn: this function cannot be sent"),
+        ({"in_order": False}, "in_order: this loader has no such choice"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(mixed: Any, options: Any, problem: str) -> None:
+    with pytest.raises(RecipeError, match=problem):
+        DataLoader(mixed[0], **options)
+
+
+def test_options_at_the_defaults_of_torch_are_taken_and_unknown_ones_are_a_type_error(mixed: Any) -> None:
+    DataLoader(mixed[0], in_order=True, pin_memory_device="", num_workers=0, timeout=0, prefetch_factor=None)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_worker'"):
+        DataLoader(mixed[0], num_worker=2)
+
+
+def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_names_it(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:hangs")
+    loader = DataLoader(recipe, num_workers=1, timeout=1.5)
+    others = multiprocessing.active_children()
+    with pytest.raises(WorkerError, match="took too long") as caught:
+        next(iter(loader))
+    assert "no batch within 1.5 s; it was making " in caught.value.found
+    assert f"{tmp_path}/" in caught.value.found
+    assert multiprocessing.active_children() == others
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_are_set_up_as_in_torch(tmp_path: Path, persistent: bool) -> None:
+    recipe = stream(tmp_path, "passes", epochs=1, map="loader_maps:about_its_worker")
+    options = {"num_workers": 2, "worker_init_fn": loader_maps.remembers, "persistent_workers": persistent}
+    loader = DataLoader(recipe, generator=torch.Generator().manual_seed(5), **options)
+    drawn = []
+    for _ in range(2):
+        rounds = [*loader]
+        for batch in rounds:
+            assert {*batch["worker"].tolist()} == {*batch["remembered"].tolist()} <= {0, 1}
+            assert {*batch["workers"].tolist()} == {2}
+            assert {*batch["threads"].tolist()} == {1}
+        drawn.append([batch["random"].tolist() for batch in rounds])
+        loader.next_round()
+    seeds = {number for found in drawn for numbers in found for number in numbers}
+    assert len(seeds) == sum(len(numbers) for found in drawn for numbers in found)  # workers and rounds draw anew
+    again = DataLoader(recipe, generator=torch.Generator().manual_seed(5), **options)
+    assert [batch["random"].tolist() for batch in again] == drawn[0]
+
+
+def test_workers_end_with_an_iteration_unless_they_are_persistent(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "passes", epochs=1)
+    others = {*multiprocessing.active_children()}
+    for persistent, num_left in ((False, 0), (True, 2)):
+        loader = DataLoader(recipe, num_workers=2, persistent_workers=persistent)
+        assert len([*loader]) > 0
+        assert len({*multiprocessing.active_children()} - others) == num_left
+        loader.close()
+    loader = DataLoader(recipe, num_workers=2)
+    next(iter(loader))  # and with one that is left in the middle
+    assert {*multiprocessing.active_children()} == others
+
+
+def test_tensors_of_a_collate_function_arrive_as_they_were(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "fixed", collate="loader_maps:tensors")
+    here = next(iter(DataLoader(recipe)))
+    with DataLoader(recipe, num_workers=1) as loader:
+        there = next(iter(loader))
+        assert [*here] == [*there]
+        for name, tensor in here.items():
+            assert there[name].dtype == tensor.dtype
+            assert there[name].requires_grad == tensor.requires_grad
+            assert torch.equal(there[name].resolve_conj(), tensor.resolve_conj()), name
+    assert "memfd:playhead" in Path("/proc/self/maps").read_text()  # the large one is where the worker wrote it
+    del there, tensor
+    assert "memfd:playhead" not in Path("/proc/self/maps").read_text()
+
+
+def test_memory_is_not_pinned_where_there_is_nothing_to_pin_it_for(mixed: Any) -> None:
+    with pytest.warns(RuntimeWarning, match="there is no accelerator"):
+        loader = DataLoader(mixed[0], pin_memory=True)
+    assert seen(next(iter(loader))) == mixed[1][0]
