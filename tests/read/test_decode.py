@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from deliveries import npy
 from playhead.errors import SampleError
-from playhead.read.decode import decoded
+from playhead.formats.rows import Sample
+from playhead.read import decode
+from playhead.read.stored import read_arrays
 
 ARRAY = npy(np.arange(12, dtype=np.float32).reshape(3, 4))
+
+
+def decoded(sample: Sample) -> Sample:
+    """The sample as a map is given it."""
+    return read_arrays([decode.decoded(sample)])[0]
 
 
 def test_members_are_decoded_by_the_last_part_of_their_extension() -> None:

@@ -17,13 +17,17 @@ from msgspec import Struct
 from playhead.errors import SampleError
 from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, misfit
 from playhead.formats.rows import Sample
+from playhead.read.stored import StoredArray, read_into
 from playhead.recipe.words import nearest
 from playhead.types import Array
 
 Payload = dict[str, Any]
 Filler = Callable[[], Sample]
+Empty = Callable[[tuple[int, ...], Dtype], Array]  # memory for an array, as `np.empty` gives it
 
 _PLAIN = {bool, int, float}
+_BOOL, _INT32 = np.dtype(np.bool_), np.dtype(np.int32)
+_FILLED_WHOLE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -43,24 +47,34 @@ class Shape(Struct, frozen=True):
     size: int | None = None
 
 
-def padded(samples: list[Sample | None], how: Collation, shape: Shape, filler: Filler) -> Payload:
-    """The samples as a batch. None is an empty slot: it has weight 0 and repeats another sample's values."""
+def padded(
+    samples: list[Sample | None], how: Collation, shape: Shape, filler: Filler, empty: Empty = np.empty
+) -> Payload:
+    """The samples as a batch. None is an empty slot: it has weight 0 and repeats another sample's values.
+
+    Laws: each number is written once, into an array that `empty` gave; what is not read yet is read into its place.
+    Where the shape has a `size`, there are as many rows: those added hold padding and have weight 0.
+    """
     filled = _filled(samples, filler)
     names = field_names(filled, how.fields)
     aligned = aligned_fields(filled, names, how.sequence)
+    making = _Making(how, max(len(samples), shape.size or 0), empty)
     payload: Payload = {}
     for name in names:
         wanted = shape.length if name in aligned else None
-        _add(payload, _column(name, [sample[name] for sample in filled], how, wanted))
-    _add(payload, {"weights": _weights(samples)})
-    return payload if shape.size is None else _with_empty_rows(payload, how, len(samples), shape.size)
+        _add(payload, _column(name, [sample[name] for sample in filled], making, wanted))
+    _add(payload, {"weights": making.column(_weights(samples))})
+    making.read()
+    return payload
 
 
-def packed(samples: list[Sample | None], how: Collation, length: int, filler: Filler) -> Payload:
+def packed(
+    samples: list[Sample | None], how: Collation, length: int, filler: Filler, empty: Empty = np.empty
+) -> Payload:
     """The samples one after another in a bin of `length`, with what attention needs to keep them apart.
 
     `segment_ids` count samples from 1 (0 is padding), `positions` restart with each, `cu_seqlens` are the bounds. None
-    is an empty slot: a sample of no length and weight 0.
+    is an empty slot: a sample of no length and weight 0. Arrays are made as `padded` makes them.
     """
     assert how.sequence is not None, "the recipe check requires one"
     filled = _filled(samples, filler)
@@ -69,26 +83,67 @@ def packed(samples: list[Sample | None], how: Collation, length: int, filler: Fi
     aligned = aligned_fields(filled, names, how.sequence)
     sizes = [0 if sample is None else len(sample[how.sequence]) for sample in samples]
     length = max(length, sum(sizes))  # an overlong sample that goes alone has a bin of its own size
-    bounds = np.concatenate(([0], np.cumsum(np.array(sizes, np.int64)))).astype(np.int32)
-    segments = np.zeros(length, np.int32)
-    positions = np.zeros(length, np.int32)
+    making = _Making(how, len(samples), empty)
+    bounds = making.array((len(sizes) + 1,), _INT32)
+    bounds[0] = 0
+    bounds[1:] = np.cumsum(np.array(sizes, np.int64))
+    segments, positions = making.array((length,), _INT32), making.array((length,), _INT32)
     for i, (first, end) in enumerate(pairwise(bounds.tolist())):
         segments[first:end] = i + 1
         positions[first:end] = np.arange(end - first)
+    segments[sum(sizes) :] = positions[sum(sizes) :] = 0
     payload: Payload = {"segment_ids": segments, "positions": positions, "cu_seqlens": bounds}
     for name in names:
         values = [sample[name] for sample in filled]
-        if name in aligned:
-            arrays, dtype = arrays_of(name, values, how.dtypes.get(name))
-            out = _blank(name, (length, *_inner(name, arrays)), dtype, how.pad_values.get(name, 0))
-            for array, first, size in zip(arrays, bounds.tolist(), sizes, strict=False):
-                if size:
-                    out[first : first + size] = array
-            _add(payload, {name: out})
-        else:
-            _add(payload, {name: _entries(name, values, how.dtypes.get(name))})
-    _add(payload, {"weights": _weights(samples)})
+        if name not in aligned:
+            _add(payload, {name: _entries(name, values, making)})
+            continue
+        arrays, dtype = arrays_of(name, values, how.dtypes.get(name))
+        out = making.array((length, *_inner(name, arrays)), dtype)
+        out[sum(sizes) :] = making.padding(name, dtype)
+        for array, first, size in zip(arrays, bounds.tolist(), sizes, strict=False):
+            if size:
+                making.write(array, out[first : first + size])
+        _add(payload, {name: out})
+    _add(payload, {"weights": making.column(_weights(samples))})
+    making.read()
     return payload
+
+
+class _Making:
+    """The arrays of one micro-batch as they are made: where they come from, and what is still to be read into them."""
+
+    def __init__(self, how: Collation, num_rows: int, empty: Empty) -> None:
+        self.how, self.num_rows = how, num_rows
+        self._empty = empty
+        self._unread: list[tuple[StoredArray, Array]] = []
+
+    def array(self, shape: tuple[int, ...], dtype: Dtype) -> Array:
+        """An array that holds nothing yet; one of objects is never in memory that `empty` gives."""
+        return np.empty(shape, dtype) if dtype.hasobject else self._empty(shape, dtype)
+
+    def column(self, numbers: Array, name: str | None = None) -> Array:
+        """A number for each sample, and padding in the rows added."""
+        out = self.array((self.num_rows,), numbers.dtype)
+        out[: len(numbers)] = numbers
+        if self.num_rows > len(numbers):
+            out[len(numbers) :] = 0 if name is None else self.padding(name, numbers.dtype)
+        return out
+
+    def padding(self, name: str, dtype: Dtype) -> Array:
+        """What a field is padded with: an array without axes."""
+        value = self.how.pad_values.get(name, 0)
+        return np.full((), _pad_value(name, value, dtype), dtype) if value else np.zeros((), dtype)
+
+    def write(self, array: Array | StoredArray, place: Array) -> None:
+        if type(array) is StoredArray:
+            self._unread.append((array, place))
+        else:
+            place[...] = array
+
+    def read(self) -> None:
+        """Read what is not read yet, all of it together."""
+        read_into(self._unread)
 
 
 def _check_sequences(samples: list[Sample], sequence: str) -> None:
@@ -176,35 +231,37 @@ def _is_array(value: Any) -> bool:
     return bool(getattr(value, "shape", ()))  # arrays of numpy, torch or jax alike
 
 
-def _column(name: str, values: list[Any], how: Collation, length: int | None) -> Payload:
-    declared = how.dtypes.get(name)
+def _column(name: str, values: list[Any], making: _Making, length: int | None) -> Payload:
     if not all(_is_array(value) for value in values):
         if any(getattr(value, "shape", ()) for value in values):
-            kinds = sorted({type(value).__name__ for value in values})
+            kinds = sorted({"ndarray" if type(value) is StoredArray else type(value).__name__ for value in values})
             raise SampleError(
                 f'field "{name}" is not of the same kind in every sample',
                 found=", ".join(kinds),
                 fix="make them alike in `map`, or give a `collate` function",
             )
-        return {name: _entries(name, values, declared)}
-    arrays, dtype = arrays_of(name, values, declared)
-    return _padded_column(name, arrays, dtype, how.pad_values.get(name, 0), length)
+        return {name: _entries(name, values, making)}
+    inputs = arrays_of(name, values, making.how.dtypes.get(name))
+    return _padded_column(name, *inputs, making, length)
 
 
-def _entries(name: str, values: list[Any], declared: Dtype | None) -> Array | list[Any]:
+def _entries(name: str, values: list[Any], making: _Making) -> Array | list[Any]:
     """A number for each sample as an array; other values as a list, unless the field has a dtype."""
+    declared = making.how.dtypes.get(name)
     other = next((slot for slot, value in enumerate(values) if not isinstance(value, NUMBERS)), None)
     if other is None:
-        return column_of(name, values, declared)
+        return making.column(column_of(name, values, declared), name)
     if declared is not None:
         raise misfit(name, values[other], declared, other)
-    return values
+    return [*values, *[None] * (making.num_rows - len(values))]
 
 
-def _padded_column(name: str, arrays: list[Array], dtype: Dtype, pad_value: float, length: int | None) -> Payload:
+def _padded_column(
+    name: str, arrays: list[Array | StoredArray], dtype: Dtype, making: _Making, length: int | None
+) -> Payload:
     inner = _inner(name, arrays)
-    sizes = np.array([len(array) for array in arrays], np.int64)
-    longest = int(sizes.max())
+    sizes = [len(array) for array in arrays]
+    longest = max(sizes)
     if length is not None and longest > length:
         raise SampleError(
             f'field "{name}" is longer than `pad_to` allows',
@@ -213,15 +270,34 @@ def _padded_column(name: str, arrays: list[Array], dtype: Dtype, pad_value: floa
             fix="raise `pad_to`, or bound the lengths (`overlong: truncate`)",
         )
     width = longest if length is None else length
-    out = _blank(name, (len(arrays), width, *inner), dtype, pad_value)
-    for i, array in enumerate(arrays):
-        if len(array):
-            out[i, : len(array)] = array
-    mask = np.arange(width) < sizes[:, None]
-    return {name: out, f"{name}_lengths": sizes, f"{name}_mask": mask}
+    out = making.array((making.num_rows, width, *inner), dtype)
+    _pad(out, sizes, making.padding(name, dtype))
+    for row, array, size in zip(out, arrays, sizes, strict=False):
+        if size:
+            making.write(array, row[:size])
+    lengths = making.column(np.array(sizes, np.int64))
+    mask = making.array((making.num_rows, width), _BOOL)
+    if mask.nbytes <= _FILLED_WHOLE_BYTES:
+        np.less(np.arange(width), lengths[:, None], out=mask)
+    else:
+        for row, size in zip(mask, sizes, strict=False):
+            row[:size] = True
+        _pad(mask, sizes, np.zeros((), _BOOL))
+    return {name: out, f"{name}_lengths": lengths, f"{name}_mask": mask}
 
 
-def _inner(name: str, arrays: list[Array]) -> tuple[int, ...]:
+def _pad(out: Array, sizes: list[int], padding: Array) -> None:
+    """Fill what no sample will be written to; all of a small array, for that is one call."""
+    if out.nbytes <= _FILLED_WHOLE_BYTES:
+        out[...] = padding
+        return
+    for row, size in zip(out, sizes, strict=False):
+        if size < len(row):
+            row[size:] = padding
+    out[len(sizes) :] = padding
+
+
+def _inner(name: str, arrays: list[Array | StoredArray]) -> tuple[int, ...]:
     """The shape of the arrays beyond their first axis. Law: it is the same for all that hold anything."""
     found = {array.shape[1:] for array in arrays if len(array)}
     if len(found) > 1:
@@ -234,10 +310,6 @@ def _inner(name: str, arrays: list[Array]) -> tuple[int, ...]:
     return found.pop() if found else max((array.shape[1:] for array in arrays), key=len)
 
 
-def _blank(name: str, shape: tuple[int, ...], dtype: Dtype, pad_value: float) -> Array:
-    return np.full(shape, _pad_value(name, pad_value, dtype), dtype) if pad_value else np.zeros(shape, dtype)
-
-
 def _pad_value(name: str, value: float, dtype: Dtype) -> float:
     """The value in the field's own type. Law: it is never changed to fit."""
     # A recipe's number is a float: beyond 2^53 it may not be the whole number that was written.
@@ -248,19 +320,3 @@ def _pad_value(name: str, value: float, dtype: Dtype) -> float:
             fix="pad with a number of that type, or make the field another type in `map` or `dtypes`",
         )
     return value
-
-
-def _with_empty_rows(payload: Payload, how: Collation, size: int, wanted: int) -> Payload:
-    """Pad the sample axis, so that compiled programs see few shapes; the rows added have weight 0."""
-    if size >= wanted:
-        return payload
-    more = wanted - size
-    found: Payload = {}
-    for name, value in payload.items():
-        if isinstance(value, np.ndarray):
-            shape = (more, *value.shape[1:])
-            empty = _blank(name, shape, value.dtype, how.pad_values.get(name, 0))
-            found[name] = np.concatenate((value, empty))
-        else:
-            found[name] = [*value, *[None] * more]
-    return found

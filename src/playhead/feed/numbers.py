@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from playhead.errors import SampleError
+from playhead.read.stored import StoredArray
 from playhead.types import Array
 
 Dtype = np.dtype[Any]
@@ -38,14 +39,30 @@ def column_of(name: str, values: list[Any], declared: Dtype | None) -> Array:
     return _undeclared(name, array, values, None) if declared is None else _fitted(name, array, declared, None)
 
 
-def arrays_of(name: str, values: list[Any], declared: Dtype | None) -> tuple[list[Array], Dtype]:
-    """One array for each sample, and the dtype that holds them all."""
+def arrays_of(name: str, values: list[Any], declared: Dtype | None) -> tuple[list[Array | StoredArray], Dtype]:
+    """One array for each sample, and the dtype that holds them all. Those that are not of it are read."""
+    alike = _alike(values, declared)
+    if alike is not None:
+        return values, alike
     arrays = [_as_array(value) for value in values]
     if declared is not None:
-        return [_fitted(name, array, declared, slot) for slot, array in enumerate(arrays)], declared
+        fitted = [_fitted(name, array, declared, slot) for slot, array in enumerate(arrays)]
+        return [*fitted], declared
     pairs = enumerate(zip(arrays, values, strict=True))
     own = [_undeclared(name, array, value, slot) for slot, (array, value) in pairs]
-    return own, _common(name, own)
+    return [*own], _common(name, own)
+
+
+def _alike(values: list[Any], declared: Dtype | None) -> Dtype | None:
+    """The one dtype of arrays of numbers, which need not be read to know it; None where values must be looked at."""
+    if not all(type(value) is StoredArray or type(value) is np.ndarray for value in values):
+        return None
+    dtype, *others = {value.dtype for value in values}
+    if others or dtype.kind not in "biuf":
+        return None
+    if declared is not None:
+        return declared if declared == dtype else None
+    return None if dtype == _FLOAT64 and not any(map(len, values)) else dtype
 
 
 def misfit(name: str, value: Any, dtype: Dtype, slot: int) -> SlotError:
@@ -133,6 +150,8 @@ def _fitted(name: str, array: Array, dtype: Dtype, slot: int | None) -> Array:
 
 
 def _check(name: str, array: Array, dtype: Dtype, slot: int | None) -> None:
+    if array.dtype == dtype and dtype.kind in "biuf":
+        return
     bad = _misfits(array, dtype).ravel()
     if bad.any():
         at = int(np.argmax(bad))

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import PlayheadError, RecipeError, SampleError
-from playhead.feed.collate import Collation, Payload, packed, padded
+from playhead.feed.collate import Collation, Empty, Payload, packed, padded
 from playhead.feed.describe import Streams, describe
 from playhead.feed.named_fields import check_named_fields
 from playhead.feed.tasks import Work
@@ -86,7 +86,9 @@ class Producer:
         streams = leaves_by_stream(recipe, blueprint.split)
         tables = open_tables({leaf.path: leaf for leaves in streams for leaf in leaves}.values(), recipe)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
-        self._reader = Reader(recipe, self._streams, blueprint.map, blueprint.files)
+        self._reader = Reader(
+            recipe, self._streams, blueprint.map, blueprint.files, stored_arrays=recipe.collate == "pad"
+        )
         self._how = Collation(
             None if recipe.fields is None else tuple(recipe.fields),
             recipe.sequence,
@@ -100,12 +102,13 @@ class Producer:
         if self._collate is None and recipe.collate not in ("pad", "list"):
             self._collate = resolve_function(recipe.collate, "collate")
 
-    def __call__(self, work: Work) -> Produced:
+    def __call__(self, work: Work, empty: Empty = np.empty) -> Produced:
+        """The micro-batch; padded and packed arrays are in memory that `empty` gives."""
         samples, incidents = self._reader.read(work.request)
         if not self._names_checked:
             self._check_names(samples)
         try:
-            payload = self._payload(samples, work)
+            payload = self._payload(samples, work, empty)
         except PlayheadError as error:
             error.at(self._place(error, samples, work, incidents))
             raise
@@ -129,16 +132,16 @@ class Producer:
         row = _row_delivered(work.request, slot, leaf.source.name, incidents)
         return f'source "{leaf.source.name}", row {row:,} ({table.place(row)})'
 
-    def _payload(self, samples: list[Sample | None], work: Work) -> Payload:
+    def _payload(self, samples: list[Sample | None], work: Work, empty: Empty) -> Payload:
         if self._collate is not None:
             return _collated(self._collate, [sample for sample in samples if sample is not None])
         if self._as_list:
             return {"samples": samples}
         filler = partial(self._reader.filler, work.request)
         if work.packed:
-            payload = packed(samples, self._how, work.shape.length or 0, filler)
+            payload = packed(samples, self._how, work.shape.length or 0, filler, empty)
         else:
-            payload = padded(samples, self._how, work.shape, filler)
+            payload = padded(samples, self._how, work.shape, filler, empty)
         if work.idle:
             payload["weights"][:] = 0
         return payload

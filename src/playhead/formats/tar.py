@@ -46,8 +46,9 @@ class TarMember:
 class TarReader:
     """Reads a little ahead, so that small members cost no read of their own."""
 
-    def __init__(self, file: TarBytes, *, needs_end: bool = False) -> None:
+    def __init__(self, file: TarBytes, *, needs_end: bool = False, ahead: int = _AHEAD) -> None:
         self.file = file
+        self._ahead_bytes = ahead
         self._needs_end = needs_end
         self._base = 0
         self._ahead = b""
@@ -56,7 +57,7 @@ class TarReader:
         inside = offset - self._base
         if inside < 0 or inside + size > len(self._ahead):
             self._base, inside = offset, 0
-            self._ahead = self.file.read(offset, max(size, _AHEAD))
+            self._ahead = self.file.read(offset, max(size, self._ahead_bytes))
         return self._ahead[inside : inside + size]
 
     def members(self) -> Iterator[TarMember]:

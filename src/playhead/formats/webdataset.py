@@ -22,13 +22,16 @@ from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
 from playhead.recipe.values import Source
-from playhead.store import File, Files, list_files, open_file
+from playhead.store import Buffer, Extent, File, Files, Ranges, is_url, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "tar"
 KEY = "__key__"
 _OFFSETS = Track(TRACK).array("offsets")
 _ROWS_AT_ONCE = 1 << 12
+_LARGE_ROW_BYTES = 1 << 16  # on average: rows below it are read sooner whole than in two steps
+_LARGE_MEMBER_BYTES = 1 << 14
+_HEAD_BYTES = 1 << 11  # the headers of a member, in PAX too, and that of an array in it
 
 
 class WebDatasetOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,24 +82,64 @@ class _WebDatasetReader:
     has_media = False
 
     def read(self, rows: Rows) -> Iterable[Sample]:
-        for i, data in enumerate(rows.payloads(TRACK)):
-            for group in _groups(TarReader(_Stretch(f"{rows.place(i)} on", bytes(data)))):
+        for row in _tars(rows, rows.places[TRACK].ranges.ends):
+            for group in _groups(TarReader(row)):
                 yield group.sample()
 
+    def read_heads(self, rows: Rows) -> Iterable[Sample]:
+        """The samples with large members as extents: of large rows in local files only the beginning is read.
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Some samples of a tar in memory: a little tar of its own."""
+        Elsewhere a request costs more than its bytes, and rows are read whole.
+        """
+        firsts, ends = rows.places[TRACK].ranges
+        if sum(ends) - sum(firsts) > _LARGE_ROW_BYTES * len(firsts) and not any(map(is_url, rows.paths(TRACK))):
+            ends = [min(first + _HEAD_BYTES, end) for first, end in zip(firsts, ends, strict=True)]
+        for row in _tars(rows, ends):
+            for group in _groups(TarReader(row, ahead=_HEAD_BYTES)):
+                sample: Sample = {KEY: group.key}
+                for extension, member in group.members.items():
+                    large = member.size >= _LARGE_MEMBER_BYTES
+                    sample[extension] = row.extent(member) if large else group.content(extension)
+                yield sample
 
-    path: str
-    data: bytes
 
-    @property
-    def size(self) -> int:
-        return len(self.data)
+def _tars(rows: Rows, ends: list[int]) -> Iterator[_RowTar]:
+    """The rows, each read up to one of `ends`."""
+    assert rows.fetch is not None
+    fetch, paths, ranges = rows.fetch, rows.paths(TRACK), rows.places[TRACK].ranges
+    heads = fetch(paths, Ranges(ranges.firsts, ends))
+    for i, (path, first, end, head) in enumerate(zip(paths, *ranges, heads, strict=True)):
+        yield _RowTar(f"{rows.place(i)} on", Extent(File(fetch.files, path, fetch.stamps[path]), first, end, head))
+
+
+class _RowTar:
+    """A row of a tar as a little tar of its own, of which a piece is read when it is asked for."""
+
+    def __init__(self, path: str, row: Extent) -> None:
+        self.path, self.size = path, row.size
+        self._row = row
+        self._pieces = [(0, row.head)]
 
     def read(self, offset: int, size: int) -> bytes:
-        return self.data[offset : offset + size]
+        end = min(offset + size, self.size)
+        for first, piece in self._pieces:
+            if first <= offset and end <= first + len(piece):
+                return bytes(piece[offset - first : end - first])
+        if offset >= end:
+            return b""
+        found = bytes(self._row.part(offset, end))
+        self._pieces.append((offset, found))
+        return found
+
+    def extent(self, member: TarMember) -> Extent:
+        """The content of a member, with what is known of it."""
+        head: Buffer = b""
+        for first, piece in self._pieces:
+            inside = member.data - first
+            if 0 <= inside < len(piece):
+                head = memoryview(piece)[inside : inside + member.size]
+        begin = self._row.first + member.data
+        return Extent(self._row.file, begin, begin + member.size, head)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class VerifyJob:
         reader, fetch = self.format.open(self.source, self.files), self.stretch.fetch(self.files)
         for low, high in batches(self.stretch, self.batch_bytes, _ROWS_AT_ONCE):
             try:
-                read_rows(reader, self.stretch.rows(low, high, fetch))
+                read_rows(reader.read, self.stretch.rows(low, high, fetch))
             except DataError:
                 self._one_by_one(reader, fetch, low, high)
                 raise
@@ -50,7 +50,7 @@ class VerifyJob:
         for row in range(low, high):
             rows = self.stretch.rows(row, row + 1, fetch)
             try:
-                read_rows(reader, rows)
+                read_rows(reader.read, rows)
             except DataError as error:
                 error.at_row(f'source "{self.source.name}", raw row {self.stretch.raw_row + row:,}', rows.place(0))
                 raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import msgspec
@@ -12,13 +14,27 @@ import numpy as np
 
 from playhead.errors import SampleError
 from playhead.formats.rows import Sample
+from playhead.read.stored import Dtype, StoredArray
+from playhead.store import Buffer, Extent
+
+_START_BYTES = 12
+_LONGEST_HEADER = 1 << 12
+_VERSIONS = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}  # and how many bytes say how long the header is
+_PLAIN_KINDS = "biufc"
+_MOST_AXES = 32
 
 
 def decoded(sample: Sample) -> Sample:
-    """The sample with its bytes decoded; a member that breaks raises SampleError with its name."""
-    if not any(type(value) is bytes for value in sample.values()):
+    """The sample with its bytes decoded; a member that breaks raises SampleError with its name.
+
+    An array is a StoredArray, where its header says all about it.
+    """
+    if not any(type(value) is bytes or type(value) is Extent for value in sample.values()):
         return sample
-    return {name: _decode(name, value) if type(value) is bytes else value for name, value in sample.items()}
+    return {
+        name: _decode(name, value) if type(value) is bytes or type(value) is Extent else value
+        for name, value in sample.items()
+    }
 
 
 def decoded_until(samples: list[Sample]) -> tuple[list[Sample], SampleError | None]:
@@ -31,12 +47,17 @@ def decoded_until(samples: list[Sample]) -> tuple[list[Sample], SampleError | No
     return done, None
 
 
-def _decode(name: str, data: bytes) -> Any:
-    decoder = _DECODERS.get(name.rpartition(".")[2])
+def _decode(name: str, data: bytes | Extent) -> Any:
+    extension = name.rpartition(".")[2]
+    stored = stored_array(data) if extension == "npy" else None
+    if stored is not None:
+        return stored
+    whole = data if isinstance(data, bytes) else data.read()
+    decoder = _DECODERS.get(extension)
     if decoder is None:
-        return data
+        return whole
     try:
-        return decoder(data)
+        return decoder(whole)
     except Exception as error:  # broken bytes make numpy raise nearly anything
         deep = isinstance(error, RecursionError)
         raise SampleError(
@@ -57,6 +78,51 @@ def _json(data: bytes) -> Any:
 
 def _array(data: bytes) -> Any:
     return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def stored_array(data: bytes | Extent) -> StoredArray | None:
+    """A member of plain numbers that are all there, in the order of C; None where numpy is to load it, or to refuse it.
+
+    Law: what it reads is what `np.load` gives.
+    """
+    size = data.size if isinstance(data, Extent) else len(data)
+    start = _part(data, 0, min(size, _START_BYTES))
+    version = bytes(start[:8])
+    if version not in _VERSIONS:
+        return None
+    count = _VERSIONS[version]
+    begin = 8 + count + int.from_bytes(start[8 : 8 + count], "little")
+    if begin > min(size, _LONGEST_HEADER):
+        return None
+    found = _header(bytes(_part(data, 0, begin)))
+    if found is None:
+        return None
+    shape, dtype = found
+    end = begin + prod(shape) * dtype.itemsize
+    if end > size:
+        return None
+    return StoredArray(data.cut(begin, end) if isinstance(data, Extent) else memoryview(data)[begin:end], dtype, shape)
+
+
+def _part(data: bytes | Extent, first: int, end: int) -> Buffer:
+    return data.part(first, end) if isinstance(data, Extent) else data[first:end]
+
+
+@lru_cache(maxsize=64)
+def _header(header: bytes) -> tuple[tuple[int, ...], Dtype] | None:
+    """The shape and dtype of an array; None for what takes more than its bytes to make.
+
+    Kept, because members that are alike have the same header.
+    """
+    file = io.BytesIO(header)
+    try:
+        major, _ = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, fortran_order, dtype = read(file)
+    except Exception:  # noqa: BLE001 - broken bytes make numpy raise nearly anything, and it will once more
+        return None
+    plain = dtype.kind in _PLAIN_KINDS and all(type(size) is int and size > 0 for size in shape)
+    return (shape, dtype) if plain and not fortran_order and 1 <= len(shape) <= _MOST_AXES else None
 
 
 def _text(data: bytes) -> str:

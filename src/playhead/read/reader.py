@@ -68,7 +68,8 @@ class _Made(NamedTuple):
 class Reader:
     """Reads requests. It keeps files open and remembers nothing: what it gives depends on the request alone.
 
-    `streams` are the sources of each sub-stream in the plan's order.
+    `streams` are the sources of each sub-stream in the plan's order. `stored_arrays` lets samples that no map has seen
+    hold arrays which are not read yet.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Reader:
         streams: list[list[tuple[Leaf, Table]]],
         map_function: Callable[..., Any] | None = None,
         files: Files | None = None,
+        *,
+        stored_arrays: bool = False,
     ) -> None:
         self._recipe = recipe
         files = all_files() if files is None else files
@@ -85,7 +88,7 @@ class Reader:
                 _Source(
                     leaf,
                     table,
-                    SampleMaker(recipe, leaf, files, map_function),
+                    SampleMaker(recipe, leaf, files, map_function, stored_arrays=stored_arrays),
                     Fetch(files, table.index.stamps),
                     sample_key(recipe, leaf),
                 )

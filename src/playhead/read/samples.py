@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from playhead.errors import DataError, PlayheadError
-from playhead.formats.contract import RowReader
 from playhead.formats.registry import format_of
 from playhead.formats.rows import Rows, Sample
 from playhead.read.decode import decoded_until
@@ -15,6 +14,7 @@ from playhead.read.generator import SampleGenerator
 from playhead.read.mapping import Mapper
 from playhead.read.media import decode_media
 from playhead.read.media_rules import media_rules
+from playhead.read.stored import read_arrays
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of
 from playhead.recipe.values import Recipe
@@ -22,9 +22,20 @@ from playhead.store import Files
 
 
 class SampleMaker:
-    """Makes the samples of one source, in one process."""
+    """Makes the samples of one source, in one process.
 
-    def __init__(self, recipe: Recipe, leaf: Leaf, files: Files, given_map: Callable[..., Any] | None = None) -> None:
+    Where `stored_arrays` may be in samples, and no map is to see them, arrays are left in their files.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        leaf: Leaf,
+        files: Files,
+        given_map: Callable[..., Any] | None = None,
+        *,
+        stored_arrays: bool = False,
+    ) -> None:
         found = format_of(leaf.source, leaf.path)
         function = map_function(recipe, leaf, given_map)
         self._reader = found.format.open(leaf.source, files)
@@ -34,10 +45,12 @@ class SampleMaker:
             self._media = media_rules(leaf.source.path, recipe.media)
         self._decodes = recipe.decode and found.raw_members
         self._mapper = None if function is None else Mapper(function)
+        self._stored_arrays = stored_arrays and function is None
 
     def raw(self, rows: Rows) -> list[Sample]:
-        """The samples as they are in their files."""
-        return read_rows(self._reader, rows)
+        """The samples as they are in their files; where they are decoded, an Extent may stand for bytes."""
+        heads = getattr(self._reader, "read_heads", None) if self._decodes else None
+        return read_rows(self._reader.read if heads is None else heads, rows)
 
     def make(
         self, raws: list[Sample], generators: Iterable[SampleGenerator]
@@ -49,6 +62,8 @@ class SampleMaker:
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem
+        if not self._stored_arrays:
+            samples = read_arrays(samples)
         if self._mapper is not None:
             samples, failed = self._mapper.run(samples, islice(generators, len(samples)))
             problem = failed or problem
@@ -61,9 +76,9 @@ def map_function(recipe: Recipe, leaf: Leaf, given: Callable[..., Any] | None = 
     return given if named is None or (given is not None and leaf.source.map is None) else resolve_function(*named)
 
 
-def read_rows(reader: RowReader, rows: Rows) -> list[Sample]:
-    """The samples as they are in their files. Law: as many as were asked for."""
-    raws = reader.read(rows)
+def read_rows(read: Callable[[Rows], Iterable[Sample]], rows: Rows) -> list[Sample]:
+    """The samples as a reader has them. Law: as many as were asked for."""
+    raws = read(rows)
     found = raws if isinstance(raws, list) else [*raws]
     if len(found) != len(rows.numbers):
         raise DataError(

@@ -5,7 +5,7 @@ Local files, objects in S3, Google Cloud Storage, Azure and on web servers, and 
 
 from playhead.store.addresses import is_url
 from playhead.store.counting import CountingFiles
-from playhead.store.files import Buffer, File, Files, Ranges, Stamp, list_files, open_file
+from playhead.store.files import Buffer, Extent, File, Files, Ranges, Stamp, list_files, open_file
 from playhead.store.joining import JoiningFiles
 from playhead.store.local import LocalFiles, unreadable
 from playhead.store.mapped import load_bytes, read_ahead
@@ -18,6 +18,7 @@ __all__ = [
     "MEMORY",
     "Buffer",
     "CountingFiles",
+    "Extent",
     "File",
     "Files",
     "JoiningFiles",

@@ -84,6 +84,35 @@ class File:
             yield self.read(offset, piece_bytes)
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Some bytes of a file that are not read yet; `head` are those at their beginning that happen to be."""
+
+    file: File
+    first: int
+    end: int
+    head: Buffer = b""
+
+    @property
+    def size(self) -> int:
+        return self.end - self.first
+
+    def read(self) -> bytes:
+        """The bytes. Law: all of them, of the file that was stamped; else it is a StoreError."""
+        return bytes(self.part(0, self.size))
+
+    def cut(self, first: int, end: int) -> Extent:
+        """A part of the extent, counted from its beginning."""
+        return Extent(self.file, self.first + first, self.first + end, self.head[first:end])
+
+    def part(self, first: int, end: int) -> Buffer:
+        """The bytes of a part."""
+        if end <= len(self.head):
+            return self.head[first:end]
+        ranges = Ranges([self.first + first], [self.first + end])
+        return self.file.files.read(self.file.path, self.file.stamp, ranges)[0]
+
+
 def open_file(files: Files, path: str) -> File:
     return File(files, path, files.stamp(path))
 

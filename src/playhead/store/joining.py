@@ -10,6 +10,7 @@ from playhead.store.files import Buffer, Files, Ranges, Stamp, check_buffers, ch
 
 NEAR_BYTES = 1 << 14  # reading this much for nothing costs less than another request
 MOST_JOINED_BYTES = 1 << 22
+STRAIGHT_BYTES = 1 << 16  # a range of this size, into a buffer, costs less by itself than a copy out of a run
 _COPIED_BYTES = 1 << 12  # bytes of this size on average are copied sooner than a view of them is made
 
 
@@ -32,6 +33,8 @@ class JoiningFiles:
     ) -> Sequence[Buffer]:
         if into is not None:
             check_buffers(ranges, into)
+            if any(buffer.nbytes >= STRAIGHT_BYTES for buffer in into):
+                return self._read_large(path, stamp, ranges, into)
         if len(ranges.firsts) < 2 or self._far_apart(ranges.firsts):
             return self.files.read(path, stamp, ranges, into)
         joined, run_of = join_ranges(ranges, self.near_bytes, self.most_bytes)
@@ -44,6 +47,17 @@ class JoiningFiles:
             buffer[:] = data
         return into
 
+    def _read_large(
+        self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview]
+    ) -> Sequence[Buffer]:
+        """Large ranges without a copy in between, then the others."""
+        large = [i for i, buffer in enumerate(into) if buffer.nbytes >= STRAIGHT_BYTES]
+        small = [i for i, buffer in enumerate(into) if buffer.nbytes < STRAIGHT_BYTES]
+        self.files.read(path, stamp, _chosen(ranges, large), [into[i] for i in large])
+        if small:
+            self.read(path, stamp, _chosen(ranges, small), [into[i] for i in small])
+        return into
+
     def _far_apart(self, firsts: Sequence[int]) -> bool:
         """Whether ranges seem spread so widely that hardly any two are near; then sorting them is not worth its time.
 
@@ -51,6 +65,10 @@ class JoiningFiles:
         """
         some = firsts[:: len(firsts) // 8 + 1]
         return max(some) - min(some) > 2 * self.near_bytes * len(firsts)
+
+
+def _chosen(ranges: Ranges, numbers: list[int]) -> Ranges:
+    return Ranges([ranges.firsts[i] for i in numbers], [ranges.ends[i] for i in numbers])
 
 
 def join_ranges(ranges: Ranges, near_bytes: int, most_bytes: int) -> tuple[Ranges, list[int]]:

@@ -71,7 +71,7 @@ class _Written:
         """Some raw rows, read by a reader of their own."""
         layout, files = self.layout, all_files()
         reader = layout.registered.format.open(layout.leaf.source, files)
-        return read_rows(reader, index.locate(np.array(rows, dtype=np.int64), Fetch(files, index.stamps)))
+        return read_rows(reader.read, index.locate(np.array(rows, dtype=np.int64), Fetch(files, index.stamps)))
 
 
 def _check_rows(whole: _Written, samples: Sequence[Sample]) -> None:
