@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,11 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rank_process import digest
 
-from deliveries import LANES, deliver, numpy_loader, rounds, stream, woven
+from deliveries import LANES, deliver, npy, numpy_loader, rounds, stream, woven
 from playhead import Loader, Recipe
+from playhead.prepare import prepare
+from small_data import write_tar
 
 HERE = Path(__file__).parent
 NUM_BATCHES = 48
@@ -69,6 +73,12 @@ def session_of(leader: subprocess.Popen[bytes]) -> list[int]:
             if int(session) == leader.pid and state not in ("Z", "X"):
                 found.append(int(entry.name))
     return found
+
+
+def shared_memory() -> list[Path]:
+    """What has a name there, of ours; other tests may be running."""
+    names = ("playhead", "psm_", "torch_")
+    return sorted(path for path in Path("/dev/shm").iterdir() if path.name.startswith(names))  # noqa: S108
 
 
 def until(true: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
@@ -133,3 +143,44 @@ def test_no_process_outlives_its_owner(
     assert b"playhead-worker" not in words  # workers leave it to their owner to speak
     delivered = [found for found, _ in lines(out)]
     assert delivered[:NUM_BATCHES] == whole[: len(delivered)]
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe file of batches that travel in shared memory."""
+    folder = tmp_path_factory.mktemp("heavy")
+    write_tar(folder / "a.tar", [(f"{i:03}.npy", npy(np.arange(9_000 + 500 * (i % 9)) + i)) for i in range(40)])
+    sources = [{"name": "a", "path": str(folder / "a.tar")}]
+    recipe = Recipe.parse({"sources": sources, "batching": {"type": "fixed", "size": 3}}, folder)
+    prepare(recipe, workers=1)
+    path = folder / "recipe.json"
+    path.write_text(json.dumps(recipe.to_dict()))
+    return path
+
+
+@pytest.mark.parametrize("num_kills", [4, pytest.param(50, marks=pytest.mark.full)])
+def test_owners_and_workers_killed_at_any_moment_leave_no_process_and_no_shared_memory(
+    heavy: Path, tmp_path: Path, num_kills: int
+) -> None:
+    chance = random.Random(num_kills)  # noqa: S311
+    before = shared_memory()
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    for kill in range(num_kills):
+        out = tmp_path / f"{kill}.txt"
+        command = [sys.executable, HERE / "heavy_process.py", heavy, ("spawn", "forkserver")[kill % 4 == 3], out]
+        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, start_new_session=True)
+        try:
+            if chance.random() < 0.2:  # while its workers start, at the latest
+                until(lambda process=process: len(session_of(process)) > 1, process)
+                victim = process.pid
+            else:
+                until(lambda out=out: out.exists() and out.read_text().count("\n") > 1, process)
+                victim = chance.choice([process.pid, *map(int, out.read_text().split("\n")[0].split())])
+            time.sleep(chance.random() / 5)
+            os.kill(victim, signal.SIGKILL)
+            assert process.wait(PATIENCE_SECONDS) == (-signal.SIGKILL if victim == process.pid else 3)
+            until(lambda process=process: session_of(process) == [])
+        finally:
+            for pid in session_of(process):
+                os.kill(pid, signal.SIGKILL)
+    assert sorted(Path("/dev/shm").iterdir()) == before  # noqa: S108

@@ -251,7 +251,7 @@ def _serve(
         result: Any = failure
         if result is None:
             try:
-                result = producer(work)
+                result = producer(work, arena.empty)
             except Exception as error:  # noqa: BLE001  # it is raised again where the result is awaited
                 arena.clear()
                 result = _portable(error)
