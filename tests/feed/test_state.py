@@ -251,6 +251,7 @@ def test_another_map_or_collation_is_a_warning_at_the_line_that_loads(recipe: Re
         {"fields": ["tokens"]},
         {"decode": False},
         {"dtypes": {"n": "int32"}},
+        {"masks": "never"},
     )
     for fields in options:
         loader = Loader(changed(recipe, **fields))

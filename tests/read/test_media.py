@@ -9,14 +9,22 @@ from hypothesis import strategies as st
 
 from playhead.errors import DataError, SampleError, StoreError
 from playhead.formats.media import Media
-from playhead.read.media import decode_media
+from playhead.formats.rows import Sample
+from playhead.read import media
 from playhead.read.media_rules import MediaRules, media_rules
-from playhead.store import CountingFiles, LocalFiles, MemoryFiles
+from playhead.read.stored import read_arrays
+from playhead.store import CountingFiles, Files, LocalFiles, MemoryFiles
 from read.wav_files import SUBTYPES, as_soundfile_reads, chunk, fmt, noise, riff, written
 
 LOCAL = media_rules(["/data/rows.jsonl"])
 IN_MEMORY = media_rules(["memory://data/rows.jsonl"])
 TEN = np.arange(10, dtype="<i2").tobytes()
+
+
+def decode_media(samples: list[Sample], files: Files, rules: MediaRules):
+    """The samples as a map is given them."""
+    found, problem = media.decode_media(samples, files, rules)
+    return read_arrays(found), problem
 
 
 def decoded(data: bytes, rules: MediaRules = LOCAL, **segment):

@@ -91,6 +91,7 @@ deliveries = st.fixed_dictionaries(
         "sequence_rate": st.floats(1, 48000),
         "pad_to": st.just("batch") | positive,
         "pad_values": st.dictionaries(fields, st.floats(-9, 9)),
+        "masks": st.sampled_from(["always", "padded", "never"]),
         "dtypes": st.dictionaries(fields, st.sampled_from(["int32", "uint64", "float32"])),
         "on_error": st.sampled_from(["raise", "substitute"]),
         "on_length_mismatch": st.sampled_from(["error", "truncate", "substitute"]),
@@ -120,7 +121,8 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     if any(chosen["type"] == "pack" for chosen in batched):
         found.pop("pad_to", None)  # packs are filled up to their own length
     if found.get("collate", "pad") != "pad":
-        found.pop("dtypes", None)  # only padding makes arrays
+        for key in ("dtypes", "masks"):  # only padding makes arrays
+            found.pop(key, None)
     if "fields" in found:  # what is not delivered has neither dtype nor padding
         for key in {"dtypes", "pad_values"} & found.keys():
             found[key] = {name: value for name, value in found[key].items() if name in found["fields"]}

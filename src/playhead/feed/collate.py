@@ -1,7 +1,8 @@
 """Samples -> one micro-batch of numpy arrays.
 
 Every field of the samples becomes a field of the batch: numbers an array, arrays (and lists of numbers) one array
-padded along its first axis with `<field>_lengths` and `<field>_mask` beside it, anything else a list.
+padded along its first axis with `<field>_lengths` and (unless the recipe's `masks` leaves it out) `<field>_mask` beside
+it, anything else a list.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from playhead.errors import SampleError
 from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, misfit
 from playhead.formats.rows import Sample
 from playhead.read.stored import StoredArray, read_into
+from playhead.recipe.values import Masks
 from playhead.recipe.words import nearest
 from playhead.types import Array
 
@@ -32,12 +34,13 @@ _FILLED_WHOLE_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Collation:
-    """What the recipe says about batches: which fields, the sequence field, dtypes, and what to pad with."""
+    """What the recipe says about batches: which fields, the sequence field, dtypes, what to pad with, which masks."""
 
     fields: tuple[str, ...] | None = None
     sequence: str | None = "tokens"
     pad_values: dict[str, float] = field(default_factory=dict)
     dtypes: dict[str, Dtype] = field(default_factory=dict)
+    masks: Masks = "always"
 
 
 class Shape(Struct, frozen=True):
@@ -276,14 +279,22 @@ def _padded_column(
         if size:
             making.write(array, row[:size])
     lengths = making.column(np.array(sizes, np.int64))
-    mask = making.array((making.num_rows, width), _BOOL)
-    if mask.nbytes <= _FILLED_WHOLE_BYTES:
-        np.less(np.arange(width), lengths[:, None], out=mask)
-    else:
-        for row, size in zip(mask, sizes, strict=False):
-            row[:size] = True
-        _pad(mask, sizes, np.zeros((), _BOOL))
-    return {name: out, f"{name}_lengths": lengths, f"{name}_mask": mask}
+    found: Payload = {name: out, f"{name}_lengths": lengths}
+    is_padded = min(sizes) < width or making.num_rows > len(sizes)
+    masks = making.how.masks
+    if masks == "always" or (masks == "padded" and is_padded):
+        found[f"{name}_mask"] = _mask(making.array((making.num_rows, width), _BOOL), lengths)
+    return found
+
+
+def _mask(out: Array, lengths: Array) -> Array:
+    """True where a sample is."""
+    if out.nbytes <= _FILLED_WHOLE_BYTES:
+        return np.less(np.arange(out.shape[1]), lengths[:, None], out=out)
+    for row, size in zip(out, lengths.tolist(), strict=True):
+        row[:size] = True
+        row[size:] = False
+    return out
 
 
 def _pad(out: Array, sizes: list[int], padding: Array) -> None:

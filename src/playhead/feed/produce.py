@@ -59,6 +59,8 @@ class Blueprint:
         read = [leaf.source.options for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
         if recipe.media is not True or any(read):
             decided.append([recipe.media, read])
+        if recipe.masks != "always":
+            decided.append({"masks": recipe.masks})
         return digest(decided)[:16]
 
     def check_picklable(self) -> None:
@@ -94,6 +96,7 @@ class Producer:
             recipe.sequence,
             dict(recipe.pad_values),
             {name: np.dtype(dtype) for name, dtype in recipe.dtypes.items()},
+            recipe.masks,
         )
         self._recipe, self._map = recipe, blueprint.map
         self._names_checked = not (recipe.pad_values or recipe.dtypes)

@@ -10,8 +10,9 @@ from playhead.errors import DataError, PlayheadError, SampleError
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.rows import Sample
 from playhead.read.media_rules import MediaRules
+from playhead.read.stored import StoredArray
 from playhead.read.wav import MAGICS, NoDecoderError, Readable, open_wav
-from playhead.store import Buffer, File, Files, Ranges, open_file
+from playhead.store import Buffer, Extent, File, Files, Ranges, is_url, open_file
 from playhead.store.addresses import without_query
 from playhead.types import Array
 
@@ -19,6 +20,7 @@ ROUNDING_SECONDS = 0.001  # manifests round to milliseconds: a segment that ends
 
 _HEAD_BYTES = 1 << 14
 _WHOLE_BYTES = 1 << 20  # a file up to this size of which everything is wanted is read at once
+_WHOLE_LOCAL_BYTES = 1 << 16
 _MOST_SECONDS = 1e9
 _CONTAINERS = {b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"\xff\xfb": "MP3", b"FORM": "AIFF", b"RIFX": "RIFX"}
 
@@ -34,11 +36,14 @@ class Timed(Protocol):
 
 
 class Recording(Timed, Protocol):
-    """An opened recording: its header is read, its samples are not."""
+    """An opened recording: its header is read, its samples are not. Those of a plain one may stay in their file."""
+
+    @property
+    def is_plain(self) -> bool: ...
 
     def byte_range(self, first: int, end: int) -> tuple[int, int]: ...
 
-    def floats(self, data: Buffer) -> Array: ...
+    def floats(self, data: Buffer | Extent) -> Array | StoredArray: ...
 
 
 # By kind, then by the bytes that files of a container begin with: names are not trusted.
@@ -61,6 +66,12 @@ class MediaBytes:
             return self.head[offset : offset + size]
         return self.file.read(offset, size)
 
+    def extents(self, wanted: Sequence[tuple[int, int]]) -> list[Extent] | None:
+        """All ranges as they are in a local file; None where it costs a request to read them later, or nothing now."""
+        if self.file is None or is_url(self.file.path) or all(end <= len(self.head) for _, end in wanted):
+            return None
+        return [Extent(self.file, first, end) for first, end in wanted]
+
     def ranges(self, wanted: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """All ranges, in one request to the storage, or none."""
         if self.file is None or all(end <= len(self.head) for _, end in wanted):
@@ -73,7 +84,8 @@ class MediaBytes:
 def open_media(files: Files, path: str, *, whole: bool = False) -> MediaBytes:
     """A file with its beginning read: the header, or all of a small file where the `whole` is wanted."""
     file = open_file(files, path)
-    size = file.size if whole and file.size <= _WHOLE_BYTES else _HEAD_BYTES
+    most = _WHOLE_BYTES if is_url(path) else _WHOLE_LOCAL_BYTES
+    size = file.size if whole and file.size <= most else _HEAD_BYTES
     return MediaBytes(without_query(path), file.size, file.read(0, size), file)
 
 
@@ -84,7 +96,7 @@ class _Wanted(NamedTuple):
 
 
 class _Audio(NamedTuple):
-    samples: Array
+    samples: Array | StoredArray
     rate: int
 
 
@@ -93,7 +105,8 @@ def decode_media(
 ) -> tuple[list[Sample], SampleError | DataError | None]:
     """The samples with their media fetched and decoded, up to the first that fails, and how that one does.
 
-    Audio becomes float32 from -1 to 1, of shape (samples,) or (samples, channels), with `<field>_rate` beside it.
+    Audio becomes float32 from -1 to 1, of shape (samples,) or (samples, channels), with `<field>_rate` beside it; a
+    StoredArray where its numbers need no decoding, and of a local file they are not read yet.
     Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it. What
     fails in the storage is raised.
     """
@@ -160,7 +173,10 @@ def _decode_from(source: MediaBytes, group: Sequence[_Wanted], rules: MediaRules
         except SampleError as error:
             found[each.sample, each.field] = error
     if ranges:
-        for key, data in zip(ranges, source.ranges([*ranges.values()]), strict=True):
+        wanted = [*ranges.values()]
+        unread = source.extents(wanted) if recording.is_plain else None
+        parts: Sequence[Buffer | Extent] = source.ranges(wanted) if unread is None else unread
+        for key, data in zip(ranges, parts, strict=True):
             found[key] = _Audio(recording.floats(data), recording.rate)
 
 

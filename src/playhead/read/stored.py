@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from playhead.formats.rows import Sample
-from playhead.store import Buffer, Extent, File, Ranges, Stamp
+from playhead.store import Buffer, Extent, Ranges, Stamp
 from playhead.types import Array
 
 Dtype = np.dtype[Any]
 
 _FLOAT32 = np.dtype(np.float32)
+_SCRATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,38 +61,57 @@ class StoredArray:
         return out if dtype is None else out.astype(dtype, copy=False)
 
 
+_Unread = tuple[Extent, StoredArray, Array]  # where the bytes are, what they are, and where they go
+
+
 def read_into(wanted: Iterable[tuple[StoredArray, Array]]) -> None:
     """Write arrays into their places, which are contiguous and of their shapes and dtypes.
 
-    Law: bytes that are delivered as they are stored are read straight into their place, with one request to each file.
+    Laws: bytes that are delivered as they are stored are read straight into their place, with one request to each
+    file. Others of a file are read together too, up to a bound, and are converted into their place.
     """
-    by_file: dict[tuple[int, str, Stamp], list[tuple[Extent, Array]]] = {}
-    scratch = np.empty(0, np.uint8)
+    by_file: dict[tuple[int, str, Stamp], list[_Unread]] = {}
     for array, place in wanted:
-        data = array.data
         if not place.size:
             continue
-        if array.scale is None and isinstance(data, Extent):
-            file = data.file
-            by_file.setdefault((id(file.files), file.path, file.stamp), []).append((data, place))
-            continue
-        if isinstance(data, Extent):
-            if data.size > len(scratch):
-                scratch = np.empty(data.size, np.uint8)
-            _read(data.file, [(data, scratch[: data.size])])
-            data = scratch[: data.size].data
-        numbers = np.frombuffer(data, array.stored).reshape(array.shape)
-        if array.scale is None:
-            place[...] = numbers
+        if isinstance(array.data, Extent):
+            file = array.data.file
+            by_file.setdefault((id(file.files), file.path, file.stamp), []).append((array.data, array, place))
         else:
-            np.multiply(numbers, np.float32(array.scale), out=place, dtype=np.float32, casting="unsafe")
-    for pairs in by_file.values():
-        _read(pairs[0][0].file, sorted(pairs, key=lambda pair: pair[0].first))
+            _convert(array, array.data, place)
+    for unread in by_file.values():
+        unread.sort(key=lambda each: each[0].first)
+        as_stored = [each for each in unread if each[1].scale is None]
+        if as_stored:
+            _read(as_stored, [place.reshape(-1).view(np.uint8).data for _, _, place in as_stored])
+        _read_converted([each for each in unread if each[1].scale is not None])
 
 
-def _read(file: File, pairs: list[tuple[Extent, Array]]) -> None:
-    ranges = Ranges([extent.first for extent, _ in pairs], [extent.end for extent, _ in pairs])
-    file.files.read(file.path, file.stamp, ranges, [place.reshape(-1).view(np.uint8).data for _, place in pairs])
+def _read_converted(unread: list[_Unread]) -> None:
+    """Read arrays into memory that is used again for the next ones, and convert them into their places."""
+    while unread:
+        ends = list(accumulate(extent.size for extent, _, _ in unread))
+        count = max(1, bisect_right(ends, _SCRATCH_BYTES))
+        together, unread = unread[:count], unread[count:]
+        scratch = np.empty(ends[count - 1], np.uint8).data
+        parts = [scratch[end - extent.size : end] for end, (extent, _, _) in zip(ends, together, strict=False)]
+        _read(together, parts)
+        for part, (_, array, place) in zip(parts, together, strict=True):
+            _convert(array, part, place)
+
+
+def _read(unread: list[_Unread], into: list[memoryview]) -> None:
+    file = unread[0][0].file
+    ranges = Ranges([extent.first for extent, _, _ in unread], [extent.end for extent, _, _ in unread])
+    file.files.read(file.path, file.stamp, ranges, into)
+
+
+def _convert(array: StoredArray, data: Buffer, place: Array) -> None:
+    numbers = np.frombuffer(data, array.stored).reshape(array.shape)
+    if array.scale is None:
+        place[...] = numbers
+    else:
+        np.multiply(numbers, np.float32(array.scale), out=place, dtype=np.float32, casting="unsafe")
 
 
 def read_arrays(samples: list[Sample]) -> list[Sample]:

@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from playhead.errors import SampleError
-from playhead.store import Buffer
+from playhead.read.stored import StoredArray
+from playhead.store import Buffer, Extent
 from playhead.types import Array
 
 MAGICS = (b"RIFF", b"RF64")
@@ -27,7 +28,10 @@ _STORED = {
     (_FLOAT, 32): "<f4",
     (_FLOAT, 64): "<f8",
 }
-_SCALES = {"<i2": 2.0**-15, "i3": 2.0**-31, "<i4": 2.0**-31}
+_PLAIN: dict[str, float | None] = {"<i2": 2.0**-15, "<i4": 2.0**-31}
+if np.dtype("<f4").isnative:
+    _PLAIN["<f4"] = None
+_24_BIT_SCALE = 2.0**-31  # they are at the top of 32 bits
 
 
 class NoDecoderError(SampleError):
@@ -61,13 +65,27 @@ class Wav:
         """The bytes of frames [first, end)."""
         return self.first_byte + first * self.frame_bytes, self.first_byte + end * self.frame_bytes
 
-    def floats(self, data: Buffer) -> Array:
-        """Frames as float32. Law: integers are divided by 2 ** (bits - 1), floats stay; one channel has one axis."""
+    @property
+    def is_plain(self) -> bool:
+        """Whether frames are numbers one after another that become float32 by a multiplication, or are."""
+        return self.stored in _PLAIN
+
+    def floats(self, data: Buffer | Extent) -> Array | StoredArray:
+        """Frames as float32. Law: integers are divided by 2 ** (bits - 1), floats stay; one channel has one axis.
+
+        Where they are plain, that is done when they are put into their place, and they may be in the file until then.
+        """
+        if self.is_plain:
+            size = data.size if isinstance(data, Extent) else len(data)
+            num_frames = size // self.frame_bytes
+            shape = (num_frames,) if self.channels == 1 else (num_frames, self.channels)
+            return StoredArray(data, np.dtype(self.stored), shape, _PLAIN[self.stored])
+        data = data.read() if isinstance(data, Extent) else data
         if self.stored == "u1":
             found = (np.frombuffer(data, np.uint8).astype(np.float32) - np.float32(128)) * np.float32(2.0**-7)
-        elif self.stored in _SCALES:
-            whole = self._numbers(data)
-            found = np.multiply(whole, np.float32(_SCALES[self.stored]), dtype=np.float32, casting="unsafe")
+        elif self.stored == "i3":
+            scale = np.float32(_24_BIT_SCALE)
+            found = np.multiply(self._numbers(data), scale, dtype=np.float32, casting="unsafe")
         else:
             found = self._numbers(data).astype(np.float32)
         return found if self.channels == 1 else found.reshape(-1, self.channels)

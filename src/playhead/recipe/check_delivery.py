@@ -22,6 +22,12 @@ def check_delivery(recipe: Recipe) -> None:
     if isinstance(recipe.media, MediaOptions):
         for i, prefix in enumerate(recipe.media.allow):
             _check_allowed(prefix, f"media.allow[{i}]")
+    if recipe.masks != "always" and recipe.collate != "pad":
+        raise RecipeError(
+            "masks: only `collate: pad` makes masks",
+            found=f"collate: {recipe.collate}",
+            fix="remove `masks`; your function decides what is in a batch",
+        )
     _check_named_fields(recipe)
     if recipe.sequence is None:
         _check_without_sequence(recipe)

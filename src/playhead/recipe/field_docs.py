@@ -31,6 +31,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "pad_to": "What the sequence field is padded to: the longest in the batch, its bucket's edge, or a number.",
         "pad_batch": "Fill every micro-batch up to its full number of samples, with weight 0.",
         "pad_values": "What each field is padded with; 0 if left out.",
+        "masks": "Which padded fields have a mask: all, those of micro-batches that hold padding, or none.",
         "dtypes": "The dtype of each field's numbers; int64 for whole numbers and float64 for others if left out.",
         "on_error": "What becomes of a sample that cannot be read or mapped: stop, or put another in its place.",
         "on_length_mismatch": "What becomes of a sample that is not as long as planned: stop, cut it, or replace it.",

@@ -20,6 +20,7 @@ OnError = Literal["raise", "substitute"]
 Dtype = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
 ]
+Masks = Literal["always", "padded", "never"]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
 SUM_NAME = "all"  # totals give the sum of all sources under this name, so no source may have it
@@ -166,6 +167,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pad_to: Literal["batch", "bucket"] | Count = "batch"
     pad_batch: bool = False
     pad_values: dict[str, float] = field(default_factory=dict)
+    masks: Masks = "always"
     dtypes: dict[str, Dtype] = field(default_factory=dict)
     on_error: OnError = "raise"
     on_length_mismatch: OnLengthMismatch = "error"
