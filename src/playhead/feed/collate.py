@@ -6,16 +6,19 @@ padded along its first axis with `<field>_lengths` and `<field>_mask` beside it,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
+from types import NoneType
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from playhead.errors import SampleError
-from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, misfit
+from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, flat_of, misfit
 from playhead.formats.rows import Sample
 from playhead.recipe.words import nearest
 from playhead.types import Array
@@ -24,6 +27,7 @@ Payload = dict[str, Any]
 Filler = Callable[[], Sample]
 
 _PLAIN = {bool, int, float}
+_NEVER_ARRAYS = _PLAIN | {str, bytes, dict, NoneType}
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,14 @@ class Shape(Struct, frozen=True):
 def padded(samples: list[Sample | None], how: Collation, shape: Shape, filler: Filler) -> Payload:
     """The samples as a batch. None is an empty slot: it has weight 0 and repeats another sample's values."""
     filled = _filled(samples, filler)
-    names = field_names(filled, how.fields)
-    aligned = aligned_fields(filled, names, how.sequence)
+    columns = columns_of(filled, how.fields)
+    aligned = frozenset[str]()
+    if shape.length is not None:
+        aligned = aligned_fields(filled, tuple([name for name, _ in columns]), how.sequence)
     payload: Payload = {}
-    for name in names:
+    for name, values in columns:
         wanted = shape.length if name in aligned else None
-        _add(payload, _column(name, [sample[name] for sample in filled], how, wanted))
+        _add(payload, _column(name, values, how, wanted))
     _add(payload, {"weights": _weights(samples)})
     return payload if shape.size is None else _with_empty_rows(payload, how, len(samples), shape.size)
 
@@ -105,13 +111,22 @@ def _check_sequences(samples: list[Sample], sequence: str) -> None:
 
 def _filled(samples: list[Sample | None], filler: Filler) -> list[Sample]:
     """The samples, with another's values in empty slots."""
+    if _are_plain(samples):
+        return samples  # type: ignore[return-value]  # none is None
     stand_in = next((sample for sample in samples if sample is not None), None)
     if stand_in is None:
         stand_in = filler()
     return [stand_in if sample is None else sample for sample in samples]
 
 
+def _are_plain(samples: Sequence[Sample | None]) -> bool:
+    """Whether all are dictionaries: none is an empty slot, or of a class that has its own idea of a missing field."""
+    return {*map(type, samples)} == {dict}
+
+
 def _weights(samples: list[Sample | None]) -> Array:
+    if _are_plain(samples):
+        return np.ones(len(samples), np.float32)
     return np.array([sample is not None for sample in samples], np.float32)
 
 
@@ -124,6 +139,15 @@ def _add(payload: Payload, fields: Payload) -> None:
             fix="rename it in `map`, leave it out with `fields: [...]`, or give a `collate` function",
         )
     payload |= fields
+
+
+def columns_of(samples: list[Sample], wanted: tuple[str, ...] | None) -> list[tuple[str, list[Any]]]:
+    """The fields of the batch with their values. Law: the fields are those of `field_names`."""
+    names = tuple(samples[0]) if wanted is None else wanted
+    if _are_plain(samples) and (wanted is not None or {*map(len, samples)} == {len(names)}):
+        with suppress(KeyError):
+            return [(name, list(map(itemgetter(name), samples))) for name in names]
+    return [(name, [sample[name] for sample in samples]) for name in field_names(samples, wanted)]
 
 
 def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -178,6 +202,10 @@ def _is_array(value: Any) -> bool:
 
 def _column(name: str, values: list[Any], how: Collation, length: int | None) -> Payload:
     declared = how.dtypes.get(name)
+    if {*map(type, values)} <= _NEVER_ARRAYS:
+        return {name: _entries(name, values, declared)}
+    if (found := _flat_column(name, values, how, length)) is not None:
+        return found
     if not all(_is_array(value) for value in values):
         if any(getattr(value, "shape", ()) for value in values):
             kinds = sorted({type(value).__name__ for value in values})
@@ -193,12 +221,29 @@ def _column(name: str, values: list[Any], how: Collation, length: int | None) ->
 
 def _entries(name: str, values: list[Any], declared: Dtype | None) -> Array | list[Any]:
     """A number for each sample as an array; other values as a list, unless the field has a dtype."""
+    if {*map(type, values)} <= _PLAIN:
+        return column_of(name, values, declared)
     other = next((slot for slot, value in enumerate(values) if not isinstance(value, NUMBERS)), None)
     if other is None:
         return column_of(name, values, declared)
     if declared is not None:
         raise misfit(name, values[other], declared, other)
     return values
+
+
+def _flat_column(name: str, values: list[Any], how: Collation, length: int | None) -> Payload | None:
+    """`_padded_column` of lists of plain numbers, all placed at once; None where it must be asked."""
+    flat = flat_of(values, how.dtypes.get(name))
+    if flat is None:
+        return None
+    sizes = np.array(list(map(len, values)), np.int64)
+    longest = int(sizes.max())
+    if length is not None and longest > length:
+        return None
+    mask = np.arange(longest if length is None else length) < sizes[:, None]
+    out = _blank(name, mask.shape, flat.dtype, how.pad_values.get(name, 0))
+    out[mask] = flat
+    return {name: out, f"{name}_lengths": sizes, f"{name}_mask": mask}
 
 
 def _padded_column(name: str, arrays: list[Array], dtype: Dtype, pad_value: float, length: int | None) -> Payload:
