@@ -7,16 +7,19 @@ it, anything else a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
+from types import NoneType
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
 from playhead.errors import SampleError
-from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, misfit
+from playhead.feed.numbers import LISTS, NUMBERS, Dtype, arrays_of, can_hold, column_of, flat_of, misfit
 from playhead.formats.rows import Sample
 from playhead.read.stored import StoredArray, read_into
 from playhead.recipe.values import Masks
@@ -28,6 +31,7 @@ Filler = Callable[[], Sample]
 Empty = Callable[[tuple[int, ...], Dtype], Array]  # memory for an array, as `np.empty` gives it
 
 _PLAIN = {bool, int, float}
+_NEVER_ARRAYS = _PLAIN | {str, bytes, dict, NoneType}
 _BOOL, _INT32 = np.dtype(np.bool_), np.dtype(np.int32)
 _FILLED_WHOLE_BYTES = 1 << 16
 
@@ -59,13 +63,15 @@ def padded(
     Where the shape has a `size`, there are as many rows: those added hold padding and have weight 0.
     """
     filled = _filled(samples, filler)
-    names = field_names(filled, how.fields)
-    aligned = aligned_fields(filled, names, how.sequence)
+    columns = columns_of(filled, how.fields)
+    aligned = frozenset[str]()
+    if shape.length is not None:
+        aligned = aligned_fields(filled, tuple([name for name, _ in columns]), how.sequence)
     making = _Making(how, max(len(samples), shape.size or 0), empty)
     payload: Payload = {}
-    for name in names:
+    for name, values in columns:
         wanted = shape.length if name in aligned else None
-        _add(payload, _column(name, [sample[name] for sample in filled], making, wanted))
+        _add(payload, _column(name, values, making, wanted))
     _add(payload, {"weights": making.column(_weights(samples))})
     making.read()
     return payload
@@ -163,13 +169,22 @@ def _check_sequences(samples: list[Sample], sequence: str) -> None:
 
 def _filled(samples: list[Sample | None], filler: Filler) -> list[Sample]:
     """The samples, with another's values in empty slots."""
+    if _are_plain(samples):
+        return samples  # type: ignore[return-value]  # none is None
     stand_in = next((sample for sample in samples if sample is not None), None)
     if stand_in is None:
         stand_in = filler()
     return [stand_in if sample is None else sample for sample in samples]
 
 
+def _are_plain(samples: Sequence[Sample | None]) -> bool:
+    """Whether all are dictionaries: none is an empty slot, or of a class that has its own idea of a missing field."""
+    return {*map(type, samples)} == {dict}
+
+
 def _weights(samples: list[Sample | None]) -> Array:
+    if _are_plain(samples):
+        return np.ones(len(samples), np.float32)
     return np.array([sample is not None for sample in samples], np.float32)
 
 
@@ -182,6 +197,15 @@ def _add(payload: Payload, fields: Payload) -> None:
             fix="rename it in `map`, leave it out with `fields: [...]`, or give a `collate` function",
         )
     payload |= fields
+
+
+def columns_of(samples: list[Sample], wanted: tuple[str, ...] | None) -> list[tuple[str, list[Any]]]:
+    """The fields of the batch with their values. Law: the fields are those of `field_names`."""
+    names = tuple(samples[0]) if wanted is None else wanted
+    if _are_plain(samples) and (wanted is not None or {*map(len, samples)} == {len(names)}):
+        with suppress(KeyError):
+            return [(name, list(map(itemgetter(name), samples))) for name in names]
+    return [(name, [sample[name] for sample in samples]) for name in field_names(samples, wanted)]
 
 
 def field_names(samples: list[Sample], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -235,6 +259,10 @@ def _is_array(value: Any) -> bool:
 
 
 def _column(name: str, values: list[Any], making: _Making, length: int | None) -> Payload:
+    if {*map(type, values)} <= _NEVER_ARRAYS:
+        return {name: _entries(name, values, making)}
+    if (flat := flat_of(values, making.how.dtypes.get(name))) is not None:
+        return _flat_column(name, flat, list(map(len, values)), making, length)
     if not all(_is_array(value) for value in values):
         if any(getattr(value, "shape", ()) for value in values):
             kinds = sorted({"ndarray" if type(value) is StoredArray else type(value).__name__ for value in values})
@@ -251,6 +279,8 @@ def _column(name: str, values: list[Any], making: _Making, length: int | None) -
 def _entries(name: str, values: list[Any], making: _Making) -> Array | list[Any]:
     """A number for each sample as an array; other values as a list, unless the field has a dtype."""
     declared = making.how.dtypes.get(name)
+    if {*map(type, values)} <= _PLAIN:
+        return making.column(column_of(name, values, declared), name)
     other = next((slot for slot, value in enumerate(values) if not isinstance(value, NUMBERS)), None)
     if other is None:
         return making.column(column_of(name, values, declared), name)
@@ -259,11 +289,33 @@ def _entries(name: str, values: list[Any], making: _Making) -> Array | list[Any]
     return [*values, *[None] * (making.num_rows - len(values))]
 
 
+def _flat_column(name: str, flat: Array, sizes: list[int], making: _Making, length: int | None) -> Payload:
+    """`_padded_column` of the numbers of all samples one after another, which are placed at once."""
+    width = _width(name, sizes, length)
+    out = making.array((making.num_rows, width), flat.dtype)
+    out[...] = making.padding(name, flat.dtype)
+    found = _with_lengths(name, out, sizes, making)
+    mask = found.get(f"{name}_mask")
+    out[np.arange(width) < found[f"{name}_lengths"][:, None] if mask is None else mask] = flat
+    return found
+
+
 def _padded_column(
     name: str, arrays: list[Array | StoredArray], dtype: Dtype, making: _Making, length: int | None
 ) -> Payload:
     inner = _inner(name, arrays)
     sizes = [len(array) for array in arrays]
+    width = _width(name, sizes, length)
+    out = making.array((making.num_rows, width, *inner), dtype)
+    _pad(out, sizes, making.padding(name, dtype))
+    for row, array, size in zip(out, arrays, sizes, strict=False):
+        if size:
+            making.write(array, row[:size])
+    return _with_lengths(name, out, sizes, making)
+
+
+def _width(name: str, sizes: list[int], length: int | None) -> int:
+    """The width of a padded array: that of the longest sample, or what is wanted. Law: every sample has room."""
     longest = max(sizes)
     if length is not None and longest > length:
         raise SampleError(
@@ -272,18 +324,17 @@ def _padded_column(
             expected=f"at most {length:,}",
             fix="raise `pad_to`, or bound the lengths (`overlong: truncate`)",
         )
-    width = longest if length is None else length
-    out = making.array((making.num_rows, width, *inner), dtype)
-    _pad(out, sizes, making.padding(name, dtype))
-    for row, array, size in zip(out, arrays, sizes, strict=False):
-        if size:
-            making.write(array, row[:size])
+    return longest if length is None else length
+
+
+def _with_lengths(name: str, out: Array, sizes: list[int], making: _Making) -> Payload:
+    """A padded array with the lengths of its samples and, if the recipe wants one, its mask."""
     lengths = making.column(np.array(sizes, np.int64))
     found: Payload = {name: out, f"{name}_lengths": lengths}
-    is_padded = min(sizes) < width or making.num_rows > len(sizes)
+    is_padded = min(sizes) < out.shape[1] or making.num_rows > len(sizes)
     masks = making.how.masks
     if masks == "always" or (masks == "padded" and is_padded):
-        found[f"{name}_mask"] = _mask(making.array((making.num_rows, width), _BOOL), lengths)
+        found[f"{name}_mask"] = _mask(making.array(out.shape[:2], _BOOL), lengths)
     return found
 
 

@@ -7,9 +7,11 @@ are rounded, to the nearest that a declared float type has.
 
 from __future__ import annotations
 
+import struct
 from math import isfinite
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -63,6 +65,36 @@ def _alike(values: list[Any], declared: Dtype | None) -> Dtype | None:
     if declared is not None:
         return declared if declared == dtype else None
     return None if dtype == _FLOAT64 and not any(map(len, values)) else dtype
+
+
+def flat_of(values: list[Any], declared: Dtype | None) -> Array | None:
+    """The numbers of lists end to end, where all are whole, or all fractions; None where it takes `arrays_of` to tell.
+
+    Law: they are the arrays of `arrays_of` end to end, in the dtype that it finds.
+    """
+    if {*map(type, values)} != {list}:
+        return None
+    numbers: list[Any] = []
+    for value in values:
+        numbers += value
+    found = _packed(numbers)
+    if found is None or declared is None or found.dtype == declared:
+        return found
+    return None if _misfits(found, declared).any() else found.astype(declared)
+
+
+def _packed(numbers: list[Any]) -> Array | None:
+    """Plain numbers as int64 or float64; None where there are none, or of several kinds, or beyond int64."""
+    kind = type(numbers[0]) if numbers else None
+    try:
+        if kind is int:
+            msgspec.convert(numbers, list[int])  # the quickest check that all are whole numbers
+            return np.frombuffer(struct.pack(f"{len(numbers)}q", *numbers), _INT64)
+    except (msgspec.ValidationError, struct.error):
+        return None
+    if kind is float and list(map(type, numbers)).count(float) == len(numbers):
+        return np.frombuffer(struct.pack(f"{len(numbers)}d", *numbers), _FLOAT64)
+    return None
 
 
 def misfit(name: str, value: Any, dtype: Dtype, slot: int) -> SlotError:

@@ -50,8 +50,8 @@ def all_as_planned(samples: list[Sample], planned: list[int], recipe: Recipe, le
     name, compared = recipe.sequence, is_compared(recipe, leaf)
     if name is None or not (compared or _is_packed(recipe, leaf)):
         return True
-    values = [sample.get(name) for sample in samples]
-    sizes = [len(value) if type(value) is list else _size(value) for value in values]
+    values: list[Any] = [sample.get(name) for sample in samples]
+    sizes: list[int | None] = [*map(len, values)] if {*map(type, values)} == {list} else [*map(_size, values)]
     if None in sizes or not compared:
         return None not in sizes
     if leaf.unit == "seconds":

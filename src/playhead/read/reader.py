@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -105,12 +105,15 @@ class Reader:
         for number, positions in _by_source(request.picks.source).items():
             source = self._streams[request.stream][number]
             made = _made_together(request, source, positions)
-            planned = None if lengths is None else [lengths[position] for position in positions]
-            if self._all_as_planned(source, made, len(positions), planned):
+            alone = len(positions) == len(samples)
+            planned = lengths if lengths is None or alone else [lengths[position] for position in positions]
+            if not self._all_as_planned(source, made, len(positions), planned):
+                self._one_by_one(request, source, positions, made, samples, incidents)
+            elif alone:
+                samples[:] = made.samples
+            else:
                 for position, sample in zip(positions, made.samples, strict=True):
                     samples[position] = sample
-            else:
-                self._one_by_one(request, source, positions, made, samples, incidents)
         return samples, incidents
 
     def filler(self, request: Request) -> Sample:
@@ -130,7 +133,7 @@ class Reader:
         self,
         request: Request,
         source: _Source,
-        positions: list[int],
+        positions: Sequence[int],
         made: _Made,
         samples: list[Sample | None],
         incidents: list[Incident],
@@ -187,31 +190,39 @@ class Reader:
             raise
 
 
-def _made_together(request: Request, source: _Source, positions: list[int]) -> _Made:
+def _made_together(request: Request, source: _Source, positions: Sequence[int]) -> _Made:
     """The samples of a source read and made at once, up to the first that fails.
 
     Where a sample was replaced the last time, or reading all at once fails, none is made: they are then read one
     by one, to find the bad ones.
     """
-    rows = request.picks.row[positions]
     if request.known and not request.known.keys().isdisjoint(positions):
         return _Made([], [], None)
     try:
-        raws = source.raw(rows)
+        raws = source.raw(_at(request.picks.row, positions))
     except PlayheadError:
         return _Made([], [], None)
     return _Made(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
 
 
-def _generators(request: Request, key: int, positions: list[int]) -> Iterator[SampleGenerator]:
+def _generators(request: Request, key: int, positions: Sequence[int]) -> Iterator[SampleGenerator]:
     """Made as they are asked for: most maps take none."""
     picks = request.picks
-    yield from map(SampleGenerator, repeat(key), picks.epoch[positions].tolist(), picks.row[positions].tolist())
+    epochs, rows = _at(picks.epoch, positions).tolist(), _at(picks.row, positions).tolist()
+    yield from map(SampleGenerator, repeat(key), epochs, rows)
 
 
-def _by_source(sources: IntArray) -> dict[int, list[int]]:
-    """The positions of each source that is there."""
-    found: dict[int, list[int]] = {}
-    for position, source in enumerate(sources.tolist()):
-        found.setdefault(source, []).append(position)
-    return found
+def _by_source(sources: IntArray) -> dict[int, Sequence[int]]:
+    """The positions of each source that is there, in the order of their first; a range where there is one source."""
+    numbers = sources.tolist()
+    if len({*numbers}) == 1:
+        return {numbers[0]: range(len(numbers))}
+    found: dict[int, list[int]] = {number: [] for number in numbers}
+    for position, number in enumerate(numbers):
+        found[number].append(position)
+    return {**found}
+
+
+def _at(values: IntArray, positions: Sequence[int]) -> IntArray:
+    """The values at the positions of a source; a range is all of them."""
+    return values if isinstance(positions, range) else values[positions]
