@@ -131,7 +131,7 @@ def test_the_real_webdataset_and_playhead_read_the_tars(manifest: Path) -> None:
     assert [sample["__key__"] for sample in read] == [row["id"] for row in windows()]
     source = {"name": "s", "path": "out/*.tar", "length": {"field": "json.duration", "unit": "seconds"}}
     fields = {"sources": [source | {"shuffle": "none"}], "batching": {"type": "fixed", "size": 3}, "epochs": 1}
-    recipe = Recipe.parse({**fields, "collate": "shard_batches:keys"}, manifest.parent)
+    recipe = Recipe.parse({**fields, "collate": "shard_batches:keys", "media": False}, manifest.parent)
     report = prepare(recipe).sources[0]
     assert report.num_rows == 12
     with Loader(recipe) as loader:

@@ -143,7 +143,7 @@ HOSTILE = {
     "frames of no bytes": (riff(fmt(frame_bytes=0), chunk(b"data", TEN)), "contradicts itself"),
     "frames of three bytes": (riff(fmt(frame_bytes=3), chunk(b"data", TEN)), "contradicts itself"),
     "twelve bits": (riff(fmt(bits=12), chunk(b"data", TEN)), "no decoder for this kind of WAV"),
-    "mu-law": (riff(fmt(code=7, bits=8), chunk(b"data", TEN)), "no decoder for this kind of WAV"),
+    "GSM": (riff(fmt(code=0x31, bits=8), chunk(b"data", TEN)), "no decoder for this kind of WAV"),
     "an extensible format cut off": (riff(fmt(code=0xFFFE), chunk(b"data", TEN)), "no decoder for this kind"),
     "a chunk longer than the file": (riff(fmt(), chunk(b"LIST", b"abcd", 1 << 31)), "holds no samples"),
     "a chunk that never ends": (riff(*[chunk(b"LIST", b"")] * 1000, fmt(), chunk(b"data", TEN)), "holds no samples"),
@@ -152,7 +152,11 @@ HOSTILE = {
         riff(chunk(b"ds64", struct.pack("<QQQ", 0, 1 << 60, 0)), fmt(), chunk(b"data", TEN, 0xFFFFFFFF), magic=b"RF64"),
         "is cut off",
     ),
-    "FLAC": (b"fLaC" + bytes(100), "no decoder for this audio"),
+    "FLAC of no length": (b"fLaC" + bytes(100), "does not say how long it is"),
+    "FLAC that begins with pictures": (b"fLaC\x06" + bytes(100), "is not a FLAC file"),
+    "FLAC without frames": (written(noise(1000), container="FLAC")[:60], "cut off|cannot be decoded"),
+    "MP3 of noise": (b"\xff\xfb" + TEN * 50, "MP3 file that can be decoded|cut off|cannot be decoded"),
+    "Ogg of noise": (b"OggS" + TEN * 50, "is not an audio file that can be decoded"),
 }
 
 
@@ -175,11 +179,11 @@ def test_whatever_the_bytes_are_they_are_audio_or_a_bad_sample(junk, at):
 
 
 def test_a_container_without_a_decoder_is_named_by_its_magic_whatever_its_name_says():
-    media = Media("audio", written(noise(100), container="FLAC"), "speech.wav")
+    media = Media("audio", b"\0\0\0\x1cftypM4A " + bytes(100), "speech.wav")
     _, problem = decode_media([{"audio": media}], MemoryFiles(), LOCAL)
     assert isinstance(problem, SampleError)
     assert problem.problem == "speech.wav: there is no decoder for this audio"
-    assert problem.found == "FLAC (it begins with b'fLaC')"
+    assert problem.found == "MP4 or M4A (it begins with b'\\x00\\x00\\x00\\x1cftyp')"
 
 
 def test_limits_are_checked_before_samples_are_read(tmp_path):

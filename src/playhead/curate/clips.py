@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from playhead.errors import DataError, PlayheadError, PrepareError
+from playhead.errors import DataError, PrepareError
+from playhead.read.codecs import MediaStream
 from playhead.read.media import MediaBytes, Timed, open_media, segment_frames
 from playhead.read.wav import MAGICS, NoDecoderError, Wav, open_wav
 from playhead.store import Files
@@ -98,7 +99,7 @@ class _WavRecording:
 
 class _SoundFileRecording:
     def __init__(self, source: MediaBytes) -> None:
-        self._path, self._stream = source.path, _Stream(source)
+        self._path, self._stream = source.path, MediaStream(source)
         soundfile = import_soundfile()
         try:
             self._file = soundfile.SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
@@ -125,34 +126,6 @@ class _SoundFileRecording:
                 f"{self._path}: is cut off", found=f"{first + len(samples):,} frames", expected=f"{self.num_frames:,}"
             )
         return samples
-
-
-class _Stream(io.RawIOBase):
-    """A medium as a file object. Its first error is kept: soundfile does not let one pass through its library."""
-
-    def __init__(self, source: MediaBytes) -> None:
-        self._source, self._position = source, 0
-        self.problem: PlayheadError | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            data = self._source.read(self._position, len(buffer))
-        except PlayheadError as error:
-            self.problem = self.problem or error
-            return 0
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
 
 
 def _integers(samples: Array, width: int) -> Array:

@@ -21,9 +21,10 @@ from playhead.fingerprint import digest
 from playhead.formats.rows import Sample
 from playhead.index.table import open_tables
 from playhead.read import Incident, Reader, Request
+from playhead.read.codecs import decoders
 from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
-from playhead.recipe.values import Recipe
+from playhead.recipe.values import AudioOptions, Recipe
 from playhead.resolve.resolve import leaves_by_stream
 from playhead.store import Files
 
@@ -59,6 +60,12 @@ class Blueprint:
         read = [leaf.source.options for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
         if recipe.media is not True or any(read):
             decided.append([recipe.media, read])
+        audio = [
+            recipe.audio,
+            *[leaf.source.audio for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves],
+        ]
+        if any(how not in (None, AudioOptions()) for how in audio):
+            decided.append([audio, decoders()])
         if recipe.masks != "always":
             decided.append({"masks": recipe.masks})
         return digest(decided)[:16]

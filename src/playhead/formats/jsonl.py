@@ -41,6 +41,14 @@ class MediaFields(Struct, frozen=True, forbid_unknown_fields=True):
     kind: MediaKind = "audio"
 
 
+class _Named(Struct, frozen=True):
+    """What a row says of a medium."""
+
+    path: str
+    offset: float = 0.0
+    duration: float | None = None
+
+
 class JsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """`media` adds fields to a sample: each is fetched and decoded from what other fields of the row name."""
 
@@ -117,7 +125,8 @@ def _media(sample: Sample, fields: MediaFields, base: str) -> Media:
         if given is not None and sample.get(given) is not None:
             found[name] = sample[given]
     try:
-        return msgspec.convert({"kind": fields.kind, "base": base, **found}, Media)
+        named = msgspec.convert(found, _Named)
+        return Media(fields.kind, path=named.path, offset=named.offset, duration=named.duration, base=base)
     except msgspec.ValidationError as error:
         raise DataError(
             f'field "{fields.path}" names no medium',

@@ -6,18 +6,22 @@ from typing import Literal
 
 from msgspec import Struct
 
+from playhead.store import Extent
+
 MediaKind = Literal["audio"]
 
 
 class Media(Struct, frozen=True):
-    """A recording that a row holds (`data`) or names (`path`: a path or URL). Where both are given, `data` is used.
+    """A recording that a row holds (`data`, which may not be read yet) or names (`path`: a path or URL).
+
+    Where both are given, `data` is used.
 
     `offset` and `duration` are the segment of it that is wanted, in seconds; without a duration it goes to the end.
     `base` is the directory of the file that names it, local or a URL: relative paths begin there.
     """
 
     kind: MediaKind
-    data: bytes | None = None
+    data: bytes | Extent | None = None
     path: str | None = None
     offset: float = 0.0
     duration: float | None = None

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from playhead.errors import DataError, PlayheadError, SampleError
+from playhead.errors import DataError, PlayheadError, RecipeError, SampleError
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.rows import Sample
+from playhead.read.audio import as_wanted
+from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, open_flac, open_mp3, open_other
 from playhead.read.media_rules import MediaRules
 from playhead.read.stored import StoredArray
 from playhead.read.wav import MAGICS, NoDecoderError, Readable, open_wav
+from playhead.recipe.values import AudioOptions
 from playhead.store import Buffer, Extent, File, Files, Ranges, is_url, open_file
 from playhead.store.addresses import without_query
 from playhead.types import Array
@@ -22,7 +25,8 @@ _HEAD_BYTES = 1 << 14
 _WHOLE_BYTES = 1 << 20  # a file up to this size of which everything is wanted is read at once
 _WHOLE_LOCAL_BYTES = 1 << 16
 _MOST_SECONDS = 1e9
-_CONTAINERS = {b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"\xff\xfb": "MP3", b"FORM": "AIFF", b"RIFX": "RIFX"}
+_AS_IT_IS = AudioOptions()
+_WITHOUT_DECODER = {b"ftyp": "MP4 or M4A", b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"\x1aE\xdf\xa3": "Matroska or WebM"}
 
 
 class Timed(Protocol):
@@ -36,48 +40,72 @@ class Timed(Protocol):
 
 
 class Recording(Timed, Protocol):
-    """An opened recording: its header is read, its samples are not. Those of a plain one may stay in their file."""
+    """An opened recording: its header is read, its samples are not. Those of a plain one may stay in their file.
+
+    `floats` makes the frames [first, end) of the bytes that `byte_range` says.
+    """
+
+    @property
+    def channels(self) -> int: ...
 
     @property
     def is_plain(self) -> bool: ...
 
     def byte_range(self, first: int, end: int) -> tuple[int, int]: ...
 
-    def floats(self, data: Buffer | Extent) -> Array | StoredArray: ...
+    def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray: ...
+
+
+def _open_riff(source: Readable) -> Recording:
+    """PCM by numpy; a WAV file may hold other codecs, too."""
+    try:
+        return open_wav(source)
+    except NoDecoderError as error:
+        try:
+            return open_other(source)
+        except (RecipeError, SampleError):
+            raise error from None
 
 
 # By kind, then by the bytes that files of a container begin with: names are not trusted.
 DECODERS: dict[MediaKind, dict[bytes, Callable[[Readable], Recording]]] = {
-    "audio": dict.fromkeys(MAGICS, open_wav),
+    "audio": {
+        **dict.fromkeys(MAGICS, _open_riff),
+        **dict.fromkeys(FLAC_MAGICS, open_flac),
+        **dict.fromkeys(MP3_MAGICS, open_mp3),
+        **dict.fromkeys(OTHER_MAGICS, open_other),
+    },
 }
 
 
 @dataclass(frozen=True)
 class MediaBytes:
-    """The bytes of a medium: its beginning is here, the rest (if any) in the file."""
+    """The bytes of a medium: its beginning is here, the rest (if any) in the file, from byte `base` on."""
 
     path: str
     size: int
     head: Buffer
     file: File | None = None
+    base: int = 0
 
     def read(self, offset: int, size: int) -> Buffer:
-        if self.file is None or min(offset + size, self.size) <= len(self.head):
-            return self.head[offset : offset + size]
-        return self.file.read(offset, size)
+        end = min(offset + size, self.size)
+        if self.file is None or end <= len(self.head):
+            return self.head[offset:end]
+        return self.file.read(self.base + offset, end - offset)
 
     def extents(self, wanted: Sequence[tuple[int, int]]) -> list[Extent] | None:
         """All ranges as they are in a local file; None where it costs a request to read them later, or nothing now."""
         if self.file is None or is_url(self.file.path) or all(end <= len(self.head) for _, end in wanted):
             return None
-        return [Extent(self.file, first, end) for first, end in wanted]
+        return [Extent(self.file, self.base + first, self.base + end) for first, end in wanted]
 
     def ranges(self, wanted: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """All ranges, in one request to the storage, or none."""
         if self.file is None or all(end <= len(self.head) for _, end in wanted):
             view = memoryview(self.head)
             return [view[first:end] for first, end in wanted]
-        firsts, ends = [first for first, _ in wanted], [end for _, end in wanted]
+        firsts, ends = [self.base + first for first, _ in wanted], [self.base + end for _, end in wanted]
         return self.file.files.read(self.file.path, self.file.stamp, Ranges(firsts, ends))
 
 
@@ -87,6 +115,13 @@ def open_media(files: Files, path: str, *, whole: bool = False) -> MediaBytes:
     most = _WHOLE_BYTES if is_url(path) else _WHOLE_LOCAL_BYTES
     size = file.size if whole and file.size <= most else _HEAD_BYTES
     return MediaBytes(without_query(path), file.size, file.read(0, size), file)
+
+
+def media_bytes(path: str, data: bytes | Extent) -> MediaBytes:
+    """A medium that a row holds."""
+    if isinstance(data, Extent):
+        return MediaBytes(path, data.size, data.head, data.file, data.first)
+    return MediaBytes(path, len(data), data)
 
 
 class _Wanted(NamedTuple):
@@ -101,12 +136,13 @@ class _Audio(NamedTuple):
 
 
 def decode_media(
-    samples: list[Sample], files: Files, rules: MediaRules
+    samples: list[Sample], files: Files, rules: MediaRules, audio: AudioOptions = _AS_IT_IS
 ) -> tuple[list[Sample], SampleError | DataError | None]:
     """The samples with their media fetched and decoded, up to the first that fails, and how that one does.
 
-    Audio becomes float32 from -1 to 1, of shape (samples,) or (samples, channels), with `<field>_rate` beside it; a
-    StoredArray where its numbers need no decoding, and of a local file they are not read yet.
+    Audio becomes an array of shape (samples,) or (samples, channels), of float32 from -1 to 1 unless `audio` says
+    otherwise, with `<field>_rate` beside it; a StoredArray where its numbers need no decoding, and of a local file they
+    are not read yet.
     Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it. What
     fails in the storage is raised.
     """
@@ -118,7 +154,7 @@ def decode_media(
     ]
     if not wanted:
         return samples, None
-    found = _decode_all(wanted, files, rules)
+    found = _Decoding(files, rules, audio).all(wanted)
     done: list[Sample] = []
     for number, sample in enumerate(samples):
         made: Sample = {}
@@ -126,10 +162,10 @@ def decode_media(
             if type(value) is not Media:
                 made.setdefault(field, value)  # unless it is the rate of a field before it
                 continue
-            audio = found[number, field]
-            if isinstance(audio, PlayheadError):
-                return done, audio
-            made[field], made[f"{field}_rate"] = audio
+            decoded = found[number, field]
+            if isinstance(decoded, PlayheadError):
+                return done, decoded
+            made[field], made[f"{field}_rate"] = decoded
         done.append(made)
     return done, None
 
@@ -137,47 +173,55 @@ def decode_media(
 _Found = dict[tuple[int, str], _Audio | SampleError | DataError]
 
 
-def _decode_all(wanted: Sequence[_Wanted], files: Files, rules: MediaRules) -> _Found:
-    found: _Found = {}
-    named: dict[tuple[str, MediaKind], list[_Wanted]] = {}
-    for each in wanted:
-        media = each.media
-        if media.data is not None:
-            name = f'the bytes in "{each.field}"' if media.path is None else without_query(media.path)
-            _decode_from(MediaBytes(name, len(media.data), media.data), [each], rules, found)
-            continue
+@dataclass(frozen=True)
+class _Decoding:
+    files: Files
+    rules: MediaRules
+    audio: AudioOptions
+
+    def all(self, wanted: Sequence[_Wanted]) -> _Found:
+        found: _Found = {}
+        named: dict[tuple[str, MediaKind], list[_Wanted]] = {}
+        for each in wanted:
+            media = each.media
+            if media.data is not None:
+                name = f'the bytes in "{each.field}"' if media.path is None else without_query(media.path)
+                self._decode(media_bytes(name, media.data), [each], found)
+                continue
+            try:
+                named.setdefault((self.rules.resolve(media), media.kind), []).append(each)
+            except SampleError as error:
+                found[each.sample, each.field] = error
+        for (path, _), group in named.items():
+            try:
+                opened = open_media(self.files, path, whole=any(each.media.duration is None for each in group))
+                self._decode(opened, group, found)
+            except DataError as error:
+                found.update({(each.sample, each.field): error for each in group})
+        return found
+
+    def _decode(self, source: MediaBytes, group: Sequence[_Wanted], found: _Found) -> None:
+        """Decode what a group wants of one medium."""
         try:
-            named.setdefault((rules.resolve(media), media.kind), []).append(each)
+            recording = open_recording(source, group[0].media.kind)
         except SampleError as error:
-            found[each.sample, each.field] = error
-    for (path, _), group in named.items():
-        try:
-            opened = open_media(files, path, whole=any(each.media.duration is None for each in group))
-            _decode_from(opened, group, rules, found)
-        except DataError as error:
             found.update({(each.sample, each.field): error for each in group})
-    return found
-
-
-def _decode_from(source: MediaBytes, group: Sequence[_Wanted], rules: MediaRules, found: _Found) -> None:
-    """Decode what a group wants of one medium."""
-    try:
-        recording = open_recording(source, group[0].media.kind)
-    except SampleError as error:
-        found.update({(each.sample, each.field): error for each in group})
-        return
-    ranges: dict[tuple[int, str], tuple[int, int]] = {}
-    for each in group:
-        try:
-            ranges[each.sample, each.field] = _wanted_bytes(source.path, recording, each.media, rules)
-        except SampleError as error:
-            found[each.sample, each.field] = error
-    if ranges:
-        wanted = [*ranges.values()]
-        unread = source.extents(wanted) if recording.is_plain else None
-        parts: Sequence[Buffer | Extent] = source.ranges(wanted) if unread is None else unread
-        for key, data in zip(ranges, parts, strict=True):
-            found[key] = _Audio(recording.floats(data), recording.rate)
+            return
+        frames: dict[tuple[int, str], tuple[int, int]] = {}
+        for each in group:
+            try:
+                frames[each.sample, each.field] = _wanted_frames(source.path, recording, each.media, self.rules)
+            except SampleError as error:
+                found[each.sample, each.field] = error
+        ranges = list(dict.fromkeys(recording.byte_range(*bounds) for bounds in frames.values()))
+        unread = source.extents(ranges) if recording.is_plain else None
+        parts = dict(zip(ranges, source.ranges(ranges) if unread is None else unread, strict=True)) if ranges else {}
+        for key, bounds in frames.items():
+            try:
+                samples = recording.floats(parts[recording.byte_range(*bounds)], *bounds)
+                found[key] = _Audio(*as_wanted(source.path, samples, recording.rate, self.audio))
+            except SampleError as error:
+                found[key] = error
 
 
 def open_recording(source: Readable, kind: MediaKind = "audio") -> Recording:
@@ -186,24 +230,26 @@ def open_recording(source: Readable, kind: MediaKind = "audio") -> Recording:
     for magic, opens in DECODERS.get(kind, {}).items():
         if head.startswith(magic):
             return opens(source)
-    name = next((name for magic, name in _CONTAINERS.items() if head.startswith(magic)), None)
+    name = next((name for magic, name in _WITHOUT_DECODER.items() if magic in head[:8]), None)
     raise NoDecoderError(
         f"{source.path}: there is no decoder for this {kind}",
-        found=f"{name} (it begins with {head[:4]!r})" if name else f"it begins with {head[:12]!r}",
-        expected="PCM WAV",
-        fix="store it as PCM WAV, or say `media: false` and decode it in the map",
+        found=f"{name} (it begins with {head[:8]!r})" if name else f"it begins with {head[:12]!r}",
+        expected="WAV, FLAC, MP3, Ogg, AIFF, W64, CAF or AU",
+        fix="store it as one of these, or say `media: false` and decode it in the map (with torchcodec, for one)",
     )
 
 
-def _wanted_bytes(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
-    """The byte range of a segment that keeps the limits."""
-    frames = segment_frames(path, recording, media.offset, media.duration)
-    seconds = (frames[1] - frames[0]) / recording.rate
+def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
+    """The frames of a segment that keeps the limits."""
+    first, end = segment_frames(path, recording, media.offset, media.duration)
+    seconds = (end - first) / recording.rate
     if seconds > rules.max_seconds:
         raise _too_large(path, f"{seconds:,.3f} s", f"{rules.max_seconds:,.3f} s at most", "max_seconds")
-    first, end = recording.byte_range(*frames)
-    if end - first > rules.max_bytes:
-        raise _too_large(path, f"{end - first:,} bytes", f"{rules.max_bytes:,} at most", "max_bytes")
+    low, high = recording.byte_range(first, end)
+    decoded = 0 if recording.is_plain else 4 * recording.channels * (recording.num_frames if high else end - first)
+    num_bytes = max(high - low, decoded)
+    if num_bytes > rules.max_bytes:
+        raise _too_large(path, f"{num_bytes:,} bytes", f"{rules.max_bytes:,} at most", "max_bytes")
     return first, end
 
 

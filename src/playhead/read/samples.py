@@ -9,7 +9,7 @@ from typing import Any
 from playhead.errors import DataError, PlayheadError
 from playhead.formats.registry import format_of
 from playhead.formats.rows import Rows, Sample
-from playhead.read.decode import decoded_until
+from playhead.read.decode import decoded_until, with_media
 from playhead.read.generator import SampleGenerator
 from playhead.read.mapping import Mapper
 from playhead.read.media import decode_media
@@ -40,10 +40,11 @@ class SampleMaker:
         function = map_function(recipe, leaf, given_map)
         self._reader = found.format.open(leaf.source, files)
         self._files = files
-        self._media = None
-        if recipe.media is not False and getattr(self._reader, "has_media", True):
-            self._media = media_rules(leaf.source.path, recipe.media)
         self._decodes = recipe.decode and found.raw_members
+        self._media = None
+        if recipe.media is not False and (self._decodes or getattr(self._reader, "has_media", True)):
+            self._media = media_rules(leaf.source.path, recipe.media)
+        self._audio = leaf.source.audio or recipe.audio
         self._mapper = None if function is None else Mapper(function)
         self._stored_arrays = stored_arrays and function is None
 
@@ -58,7 +59,8 @@ class SampleMaker:
         """What becomes of them, up to the first that fails, and how that one does."""
         samples, problem = raws, None
         if self._media is not None:
-            samples, problem = decode_media(samples, self._files, self._media)
+            samples = with_media(samples) if self._decodes else samples
+            samples, problem = decode_media(samples, self._files, self._media, self._audio)
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem

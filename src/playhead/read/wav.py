@@ -70,8 +70,10 @@ class Wav:
         """Whether frames are numbers one after another that become float32 by a multiplication, or are."""
         return self.stored in _PLAIN
 
-    def floats(self, data: Buffer | Extent) -> Array | StoredArray:
-        """Frames as float32. Law: integers are divided by 2 ** (bits - 1), floats stay; one channel has one axis.
+    def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray:  # noqa: ARG002
+        """Frames of which `data` are the bytes, as float32.
+
+        Law: integers are divided by 2 ** (bits - 1), floats stay; one channel has one axis.
 
         Where they are plain, that is done when they are put into their place, and they may be in the file until then.
         """
@@ -167,7 +169,8 @@ def _wav(path: str, about: bytes, first_byte: int, size: int) -> Wav:
     stored = _STORED.get((code, bits))
     if stored is None:
         codec = _CODECS.get(code, {_PCM: "PCM", _FLOAT: "floats"}.get(code, f"format {code:#06x}"))
-        raise NoDecoderError(
+        kind = SampleError if code in (_PCM, _FLOAT, _EXTENSIBLE) else NoDecoderError
+        raise kind(
             f"{path}: there is no decoder for this kind of WAV",
             found=f"{codec} of {bits} bits",
             expected="PCM of 8, 16, 24 or 32 bits, or floats of 32 or 64",

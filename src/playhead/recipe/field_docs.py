@@ -22,8 +22,9 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "indexes_root": "Where .idx sidecars of read-only data are kept.",
         "evaluation": "Named finite sets, read in order, every row once.",
         "map": "A function of your own, `package.module:function`, that every sample goes through.",
-        "decode": "Whether members of samples are decoded by their extension (json, txt, npy) before the map.",
+        "decode": "Whether members of samples are decoded by their extension (json, txt, npy, audio) before the map.",
         "media": "Whether audio that rows hold or name is fetched and decoded before the map, and from where.",
+        "audio": "How audio is delivered: its rate, channels and dtype.",
         "collate": "How samples become a batch: pad, list, or a function of your own.",
         "fields": "The fields to deliver; all of them if left out.",
         "sequence": "The field whose length is the sample's: packed, padded, measured and checked. null: not checked.",
@@ -52,6 +53,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "drop_rows": "Files of row numbers to leave out, one on a line.",
         "columns": "Further numeric fields to keep in the index.",
         "map": "The source's own map, in place of the recipe's.",
+        "audio": "How its audio is delivered, in place of what the recipe says.",
         "options": "Options of the format.",
     },
     "Group": {
@@ -74,6 +76,11 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "allow": "Prefixes of URLs, beyond the source's own directory or bucket, that rows may name.",
         "max_seconds": "The longest audio of one sample.",
         "max_bytes": "The most bytes that are read for one medium.",
+    },
+    "AudioOptions": {
+        "sample_rate": "The rate that audio is resampled to, in Hz; by default its own.",
+        "channels": "`all`, `mono` (their mean), `first`, or a list of channels, counted from 0.",
+        "dtype": "`float32` from -1 to 1, or `int16`.",
     },
     "Length": {
         "field": "The field that holds the length.",

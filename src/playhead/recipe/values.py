@@ -21,6 +21,8 @@ Dtype = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
 ]
 Masks = Literal["always", "padded", "never"]
+Channels = Literal["all", "mono", "first"]
+AudioDtype = Literal["float32", "int16"]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
 SUM_NAME = "all"  # totals give the sum of all sources under this name, so no source may have it
@@ -43,6 +45,14 @@ class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     function: str | None = None
     measure: bool = False
     unit: Unit = "tokens"
+
+
+class AudioOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How audio is delivered: at a rate (by default its own), some of its channels, as fractions or whole numbers."""
+
+    sample_rate: Count | None = None
+    channels: Channels | list[Annotated[int, Meta(ge=0)]] = "all"
+    dtype: AudioDtype = "float32"
 
 
 class Fixed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="fixed"):
@@ -106,6 +116,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     drop_rows: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     map: str | None = None
+    audio: AudioOptions | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -160,6 +171,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     map: str | None = None
     decode: bool = True
     media: bool | MediaOptions = True
+    audio: AudioOptions = AudioOptions()
     collate: str = "pad"
     fields: list[str] | None = None
     sequence: str | None = "tokens"

@@ -1,0 +1,69 @@
+"""Decoded audio as the recipe wants it: its channels, its rate, its dtype."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import RecipeError, SampleError
+from playhead.read.stored import StoredArray
+from playhead.recipe.values import AudioOptions
+from playhead.types import Array
+
+_INT16 = np.dtype("<i2")
+_FULL = np.float32(1 << 15)
+
+
+def as_wanted(path: str, samples: Array | StoredArray, rate: int, how: AudioOptions) -> tuple[Any, int]:
+    """The audio and its rate. Laws: audio that is as wanted is not touched; 16 bits stay the same 16 bits as int16."""
+    wanted_rate = how.sample_rate or rate
+    if how.channels != "all" and samples.ndim > 1:
+        samples = _channels(path, np.asarray(samples), how)
+    if wanted_rate != rate:
+        samples = _resampled(np.asarray(samples), rate, wanted_rate)
+    if how.dtype == "int16":
+        samples = _int16(samples)
+    return samples, wanted_rate
+
+
+def num_frames_at(num_frames: int, rate: int, how: AudioOptions) -> int:
+    """How many frames there are at the wanted rate."""
+    return -(-num_frames * (how.sample_rate or rate) // rate)
+
+
+def _channels(path: str, samples: Array, how: AudioOptions) -> Array:
+    if how.channels == "mono":
+        mean: Array = samples.mean(axis=1, dtype=np.float32)
+        return mean
+    numbers = how.channels if isinstance(how.channels, list) else [0]
+    if max(numbers) >= samples.shape[1]:
+        raise SampleError(
+            f"{path}: has no channel {max(numbers)}",
+            found=f"{samples.shape[1]} channels, counted from 0",
+            fix="correct `channels` of `audio` in the recipe, or leave the row out",
+        )
+    chosen = samples[:, numbers]
+    return np.ascontiguousarray(chosen[:, 0] if len(numbers) == 1 else chosen)
+
+
+def _resampled(samples: Array, rate: int, wanted: int) -> Array:
+    try:
+        import soxr
+    except ImportError as error:
+        raise RecipeError(
+            "audio.sample_rate: resampling needs the package soxr, which is not installed",
+            found=f"audio at {rate:,} Hz, wanted at {wanted:,}",
+            fix="pip install 'playhead[audio]'",
+        ) from error
+    found: Array = soxr.resample(samples, rate, wanted, quality="HQ")
+    return found
+
+
+def _int16(samples: Array | StoredArray) -> Array | StoredArray:
+    if isinstance(samples, StoredArray):
+        if samples.stored == _INT16:
+            return replace(samples, scale=None)
+        samples = np.asarray(samples)
+    return np.clip(np.rint(samples * _FULL), -(1 << 15), (1 << 15) - 1).astype(np.int16)

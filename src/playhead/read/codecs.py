@@ -1,0 +1,220 @@
+"""Audio that takes a codec: FLAC and MP3 by miniaudio, what else there is by soundfile.
+
+Each opens a medium by its header. All of it is decoded from memory at once; a short segment of a long recording is
+sought in its file, so that only the bytes around it are read.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import PlayheadError, RecipeError, SampleError
+from playhead.read.wav import NoDecoderError, Readable
+from playhead.store import Buffer, Extent
+from playhead.types import Array
+
+FLAC_MAGICS = (b"fLaC",)
+MP3_MAGICS = (b"ID3", b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2", b"\xff\xe3", b"\xff\xe2")
+OTHER_MAGICS = (b"OggS", b"FORM", b"riff", b"caff", b".snd", b"RIFX")
+
+_STREAM_INFO_BYTES = 42
+_SOUGHT_BYTES = 1 << 20  # less than this is sooner decoded whole
+_SOUGHT_SHARE = 4
+_BUFFER_BYTES = 1 << 16
+
+
+@dataclass
+class Coded:
+    """A recording whose samples must be decoded.
+
+    `decode` makes (frames, channels) of the bytes of the whole file. Segments of one recording share its result.
+    """
+
+    source: Readable
+    rate: int
+    channels: int
+    num_frames: int
+    decode: Callable[[bytes], Array]
+    _decoded: Array | None = field(default=None, repr=False)
+
+    is_plain = False
+
+    def byte_range(self, first: int, end: int) -> tuple[int, int]:
+        """The whole file, or nothing where a segment is to be sought in it."""
+        sought = self.source.size > _SOUGHT_BYTES and (end - first) * _SOUGHT_SHARE < self.num_frames
+        return (0, 0) if sought else (0, self.source.size)
+
+    def floats(self, data: Buffer | Extent, first: int, end: int) -> Array:
+        """Frames as float32. Law: as many as the header says there are; one channel has one axis."""
+        whole = data.read() if isinstance(data, Extent) else bytes(data)
+        if not whole:
+            found = _sought(self.source, first, end)
+        else:
+            if self._decoded is None:
+                self._decoded = self.decode(whole)
+            if len(self._decoded) < self.num_frames:
+                raise _cut_off(self.source.path, len(self._decoded), self.num_frames)
+            found = self._decoded[first:end]
+        return found[:, 0] if self.channels == 1 else found
+
+
+def open_flac(source: Readable) -> Coded:
+    head = bytes(source.read(0, _STREAM_INFO_BYTES))
+    if len(head) < _STREAM_INFO_BYTES or head[4] & 0x7F != 0:
+        raise SampleError(f"{source.path}: is not a FLAC file", found="no STREAMINFO after its first bytes")
+    packed = int.from_bytes(head[18:26], "big")  # 20 bits rate, 3 channels - 1, 5 bits - 1, 36 samples
+    rate, channels, num_frames = packed >> 44, (packed >> 41 & 7) + 1, packed & (1 << 36) - 1
+    if not rate or not num_frames:
+        raise SampleError(
+            f"{source.path}: its header does not say how long it is",
+            found=f"{num_frames} frames at {rate} Hz",
+            fix="write it again to a file, not to a pipe (`flac --decode` and `flac`)",
+        )
+    miniaudio = _module("miniaudio")
+    if miniaudio is None:
+        return open_other(source)
+    return Coded(source, rate, channels, num_frames, _by_miniaudio(source.path, miniaudio, miniaudio.flac_read_f32))
+
+
+def open_mp3(source: Readable) -> Coded:
+    """How long an MP3 is, only reading all of it says."""
+    miniaudio = _module("miniaudio")
+    if miniaudio is None:
+        return open_other(source)
+    try:
+        about = miniaudio.mp3_get_info(bytes(source.read(0, source.size)))
+    except miniaudio.DecodeError as error:
+        raise SampleError(f"{source.path}: is not an MP3 file that can be decoded", found=str(error)) from error
+    decode = _by_miniaudio(source.path, miniaudio, miniaudio.mp3_read_f32)
+    return Coded(source, about.sample_rate, about.nchannels, about.num_frames, decode)
+
+
+def open_other(source: Readable) -> Coded:
+    """What libsndfile knows: Ogg with Vorbis or Opus, AIFF, W64, CAF, AU, and WAV with a codec."""
+    with _SoundFile(source) as file:
+        about = file.samplerate, file.channels, file.frames
+    return Coded(source, *about, _by_soundfile(source.path))
+
+
+def _by_miniaudio(path: str, miniaudio: ModuleType, read: Callable[[bytes], Any]) -> Callable[[bytes], Array]:
+    def decode(data: bytes) -> Array:
+        try:
+            found = read(data)
+        except miniaudio.DecodeError as error:
+            raise SampleError(f"{path}: cannot be decoded", found=str(error)) from error
+        return np.frombuffer(found.samples, np.float32).reshape(-1, found.nchannels)
+
+    return decode
+
+
+def _by_soundfile(path: str) -> Callable[[bytes], Array]:
+    def decode(data: bytes) -> Array:
+        soundfile = import_soundfile()
+        try:
+            found: Array = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)[0]
+        except soundfile.SoundFileError as error:
+            raise SampleError(f"{path}: cannot be decoded", found=_said(error)) from error
+        return found
+
+    return decode
+
+
+def _sought(source: Readable, first: int, end: int) -> Array:
+    """Frames of a recording of which only the bytes around them are read."""
+    with _SoundFile(source) as file:
+        file.seek(first)
+        found: Array = file.read(end - first, dtype="float32", always_2d=True)
+    if len(found) < end - first:
+        raise _cut_off(source.path, first + len(found), end)
+    return found
+
+
+class _SoundFile:
+    """A medium opened by soundfile; what fails in the storage on the way is raised, not what soundfile makes of it."""
+
+    def __init__(self, source: Readable) -> None:
+        self._soundfile = import_soundfile()
+        self._path, self._stream = source.path, MediaStream(source)
+
+    def __enter__(self) -> Any:
+        try:
+            self._file = self._soundfile.SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
+        except self._soundfile.SoundFileError as error:
+            raise self._stream.problem or NoDecoderError(
+                f"{self._path}: is not an audio file that can be decoded", found=_said(error)
+            ) from error
+        return self._file
+
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
+        self._file.close()
+        if self._stream.problem is not None:
+            raise self._stream.problem
+        if isinstance(error, self._soundfile.SoundFileError):
+            raise SampleError(f"{self._path}: cannot be decoded", found=_said(error)) from error
+
+
+class MediaStream(io.RawIOBase):
+    """A medium as a file object. Its first error is kept: soundfile does not let one pass through its library."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source, self._position = source, 0
+        self.problem: PlayheadError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._source.read(self._position, len(buffer))
+        except PlayheadError as error:
+            self.problem = self.problem or error
+            return 0
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def decoders() -> dict[str, str]:
+    """What decodes, by container: it may decide the last bits of samples."""
+    own = "soundfile" if _module("miniaudio") is None else "miniaudio"
+    return {"flac": own, "mp3": own, "other": "soundfile", "rate": "soxr"}
+
+
+def import_soundfile() -> Any:
+    soundfile = _module("soundfile")
+    if soundfile is None:
+        raise RecipeError(
+            "this audio needs the package soundfile, which cannot be imported", fix="pip install 'playhead[audio]'"
+        )
+    return soundfile
+
+
+def _module(name: str) -> Any:
+    try:
+        return __import__(name)
+    except (ImportError, OSError):  # OSError: the package is there, and its library is not
+        return None
+
+
+def _cut_off(path: str, found: int, expected: int) -> SampleError:
+    return SampleError(
+        f"{path}: is cut off", found=f"{found:,} frames", expected=f"{expected:,}", fix="restore the file"
+    )
+
+
+def _said(error: object) -> str:
+    text = str(error).strip()
+    return text.splitlines()[-1] if text else type(error).__name__
