@@ -78,7 +78,11 @@ def joined(chunks: list[Chunk], role: str) -> Scanned:
 
 def read_file(format: Format, role: str, path: Path, bounds: Any, order: Any) -> list[Sample]:  # noqa: A002
     """The rows between these bounds, in an order."""
+    reader = format.open(Source(name="a", path=[str(path)]), all_files())
+    return list(reader.read(rows_of(role, path, bounds, order)))
+
+
+def rows_of(role: str, path: Path, bounds: Any, order: Any) -> Rows:
     files = all_files()
     places = {role: Places(bounds[order], bounds[order + 1])}
-    rows = Rows([shard_of(role, path)] * len(order), order, places, Fetch(files, {str(path): files.stamp(str(path))}))
-    return list(format.open(Source(name="a", path=[str(path)]), files).read(rows))
+    return Rows([shard_of(role, path)] * len(order), order, places, Fetch(files, {str(path): files.stamp(str(path))}))

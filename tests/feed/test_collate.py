@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as stn
 
+from deliveries import npy
 from playhead.errors import SampleError
 from playhead.feed.collate import Collation, Shape, packed, padded
+from playhead.read.decode import stored_array
+from playhead.store import Extent, MemoryFiles, open_file
 
 HOW = Collation()
 ONE_BY_TWO = np.ones((1, 2))
@@ -211,3 +215,126 @@ def test_a_padding_value_is_not_bent_to_fit(value: float, kind: Any) -> None:
 def test_a_sequence_that_is_not_numbers_is_not_packed_as_a_list(odd: list[Any]) -> None:
     with pytest.raises(SampleError, match='field "tokens" of sample 1 of the micro-batch cannot be packed'):
         pack([{"tokens": [1, 2, 3]}, {"tokens": odd}], 9)
+
+
+KINDS = ("<f4", "<f8", ">f4", "<i2", "|b1", "<u8", "<f2")
+
+
+def unread(sample: Any, files: MemoryFiles) -> Any:
+    """The sample with its arrays in a file; numpy's own where they are of a kind that is read at once."""
+    if sample is None:
+        return None
+    found = {}
+    for name, array in sample.items():
+        path = files.write(f"memory://collate/{len(files.list('memory://collate/*'))}", b"tar header" + npy(array))
+        file = open_file(files, path)
+        stored = stored_array(Extent(file, 10, file.size))
+        found[name] = array if stored is None else stored
+    return found
+
+
+def outcome(collate: Any) -> Any:
+    """What a collation gives, to the last bit; or how it fails."""
+    try:
+        batch = collate()
+    except SampleError as error:
+        return str(error), getattr(error, "slot", None)
+    return [(name, value.dtype.str, value.shape, value.tobytes()) for name, value in batch.items()]
+
+
+class Given:
+    """Memory full of ones, and the arrays that it was given out as."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Any] = []
+
+    def __call__(self, shape: Any, dtype: Any) -> Any:
+        array = np.frombuffer(bytearray(b"\xff" * (int(np.prod(shape)) * dtype.itemsize)), dtype).reshape(shape)
+        self.arrays.append(array)
+        return array
+
+
+@st.composite
+def corpora(draw: st.DrawFn) -> list[Any]:
+    """Samples of arrays of any lengths, `labels` along `tokens`, of one dtype or of several; and empty slots."""
+    kinds = [np.dtype(kind) for kind in draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2))]
+    inner = draw(st.sampled_from([(), (), (2,), (3, 1)]))
+    found: list[Any] = []
+    for _ in range(draw(st.integers(1, 6))):
+        size = draw(st.sampled_from([0, 1, 3, 7]))
+        kind = draw(st.sampled_from(kinds))
+        labels = np.arange(size)
+        found.append({"tokens": draw(stn.arrays(kind, (size, *inner))), "labels": labels})
+    return [None if i and draw(st.integers(0, 9)) == 0 else sample for i, sample in enumerate(found)]
+
+
+@given(
+    samples=corpora(),
+    dtype=st.none() | st.sampled_from(["float32", "int16", "float64"]),
+    pad_value=st.sampled_from([0, -1, 0.5]),
+    fields=st.none() | st.sampled_from([("tokens",), ("labels", "tokens")]),
+    length=st.none() | st.sampled_from([0, 9]),
+    size=st.none() | st.integers(0, 9),
+    data=st.data(),
+)
+def test_arrays_that_are_not_read_yet_give_the_same_batch(
+    samples: list[Any], dtype: Any, pad_value: float, fields: Any, length: Any, size: Any, data: st.DataObject
+) -> None:
+    dtypes = {} if dtype is None else {"tokens": np.dtype(dtype)}
+    how = Collation(fields, "tokens", {"tokens": pad_value}, dtypes)
+    files = MemoryFiles()
+    some_read = [data.draw(st.integers(0, 5)) == 0 for _ in samples]
+    stored = [sample if is_read else unread(sample, files) for sample, is_read in zip(samples, some_read, strict=True)]
+    shape = Shape(length, size)
+    expected = outcome(lambda: padded(samples, how, shape, no_filler))
+    assert outcome(lambda: padded(stored, how, shape, no_filler)) == expected
+    assert outcome(lambda: padded(stored, how, shape, no_filler, Given())) == expected
+    expected = outcome(lambda: packed(samples, how, 20, no_filler))
+    assert outcome(lambda: packed(stored, how, 20, no_filler)) == expected
+    assert outcome(lambda: packed(stored, how, 20, no_filler, Given())) == expected
+
+
+def test_every_array_of_a_batch_is_in_memory_that_was_given() -> None:
+    samples: list[Any] = [{"tokens": [1, 2], "n": 1, "x": 0.5, "t": "a"} for _ in range(2)]
+    longer = [{**sample, "a": np.ones((n, 2))} for n, sample in enumerate(samples)]
+    for collate in (
+        lambda memory: padded(longer, HOW, Shape(4, 5), no_filler, memory),
+        lambda memory: packed(samples, HOW, 9, no_filler, memory),
+    ):
+        memory = Given()
+        arrays = [value for value in collate(memory).values() if isinstance(value, np.ndarray)]
+        assert {id(array) for array in arrays} == {id(array) for array in memory.arrays}
+
+
+def test_large_arrays_are_padded_and_masked_as_small_ones() -> None:
+    for size in (10, 100_000):
+        samples: list[Any] = [{"tokens": np.full(n, n, np.float32)} for n in (size, 3, size - 1, 0)]
+        batch = padded(samples, Collation(pad_values={"tokens": -1}), Shape(size + 2, 6), no_filler, Given())
+        for i, n in enumerate((size, 3, size - 1, 0, 0, 0)):
+            assert batch["tokens"][i].tolist() == [n] * n + [-1] * (size + 2 - n)
+            assert batch["tokens_mask"][i].tolist() == [True] * n + [False] * (size + 2 - n)
+
+
+@pytest.mark.parametrize(
+    ("masks", "more", "expected"),
+    [
+        ("always", {}, {"tokens_mask", "words_mask"}),
+        ("padded", {}, {"words_mask"}),
+        ("padded", {"length": 3}, {"tokens_mask", "words_mask"}),
+        ("padded", {"size": 3}, {"tokens_mask", "words_mask"}),
+        ("never", {"length": 3, "size": 3}, set()),
+    ],
+)
+def test_masks_are_left_out_where_the_recipe_says_so(masks: Any, more: dict[str, int], expected: set[str]) -> None:
+    samples = [{"tokens": [1, 2], "words": [1]}, {"tokens": [3, 4], "words": [1, 2]}]
+    batch = pad(samples, Collation(masks=masks), **more)
+    assert {name for name in batch if name.endswith("_mask")} == expected
+    assert {"tokens_lengths", "words_lengths"} <= batch.keys()
+
+
+def test_objects_are_never_in_memory_that_was_given() -> None:
+    kind = np.dtype([("a", object)])
+    memory = Given()
+    batch = padded([{"tokens": np.array([("x",)], kind)}], HOW, Shape(), no_filler, memory)
+    assert batch["tokens"]["a"].tolist() == [["x"]]
+    assert all(array.dtype != kind for array in memory.arrays)

@@ -15,9 +15,10 @@ from webdataset.tariterators import group_by_keys, tar_file_iterator
 from playhead.errors import DataError
 from playhead.formats.spec import Match, Spec
 from playhead.formats.webdataset import WebDataset
-from playhead.recipe.values import Length
+from playhead.recipe.values import Length, Source
 from playhead.seeds import hash_text
-from scanned import Scanned, read_file, scan_file
+from playhead.store import Extent, all_files
+from scanned import Scanned, read_file, rows_of, scan_file
 from small_data import write_tar
 
 KINDS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
@@ -67,6 +68,33 @@ def test_samples_are_found_where_tarfile_finds_their_first_members(
     assert chunk.num_rows == len(expected)
     assert chunk.offsets.tolist() == sorted(first.values())
     assert read(path, chunk) == expected
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    rows=st.lists(
+        st.lists(st.sampled_from([0, 1, 700, 3_000, 16_383, 16_384, 90_000]), min_size=1, max_size=4), max_size=4
+    ),
+    chosen=st.lists(st.integers(0, 3)),
+)
+def test_rows_of_which_the_heads_are_read_hold_the_same_members(
+    tmp_path_factory: pytest.TempPathFactory, kind: int, rows: list[list[int]], chosen: list[int]
+) -> None:
+    random = np.random.default_rng(0)
+    members = [(f"{i}.{j}", random.bytes(size)) for i, sizes in enumerate(rows) for j, size in enumerate(sizes)]
+    path = write_tar(tmp_path_factory.mktemp("tar") / "a.tar", members, kind)
+    found = scan(path)
+    numbers = np.array([number for number in chosen if number < found.num_rows], np.int64)
+    reader = WebDataset().open(Source(name="a", path=[str(path)]), all_files())
+    located = rows_of("tar", path, found.bounds, numbers)
+    expected = list(reader.read(located))
+    for sample, plain in zip(reader.read_heads(located), expected, strict=True):
+        assert list(sample) == list(plain)
+        for name, value in sample.items():
+            large = name != "__key__" and len(plain[name]) >= 16_384
+            assert (type(value) is Extent) == large
+            assert (value.read() if large else value) == plain[name]
+            assert not large or bytes(value.part(5, 9)) == plain[name][5:9]
 
 
 def test_tars_that_webdataset_wrote_give_the_samples_that_webdataset_reads(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.store import CountingFiles, JoiningFiles, MemoryFiles, Ranges
-from playhead.store.joining import MOST_JOINED_BYTES, NEAR_BYTES, join_ranges
+from playhead.store.joining import MOST_JOINED_BYTES, NEAR_BYTES, STRAIGHT_BYTES, join_ranges
 
 SIZE = 300_000
 PATH = "memory://joining/data"
@@ -18,7 +19,7 @@ MEMORY.write(PATH, DATA)
 
 _NEAR = st.integers(0, 200)
 _FIRSTS = st.one_of(st.integers(0, SIZE), _NEAR, _NEAR.map(lambda n: SIZE - n))
-_SIZES = st.one_of(_NEAR, st.integers(0, 40_000), st.just(0))
+_SIZES = st.one_of(_NEAR, st.integers(0, 40_000), st.just(0), st.integers(STRAIGHT_BYTES - 1, STRAIGHT_BYTES + 1))
 _PAIRS = st.one_of(
     st.lists(st.tuples(_FIRSTS, _SIZES), max_size=14),
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=14),
@@ -77,6 +78,26 @@ def test_near_ranges_are_one_request_and_far_ones_are_not() -> None:
     JoiningFiles(files).read(PATH, None, Ranges(list(range(0, 2000, 100)), list(range(100, 2100, 100))), buffers)
     assert (files.counts["ranges"], files.counts["bytes"]) == (1, 2000)
     assert b"".join(buffers) == DATA[:2000]
+
+
+def test_large_ranges_go_straight_into_their_buffers_and_small_ones_are_joined() -> None:
+    class Seeing(CountingFiles):
+        straight: list[memoryview]
+
+        def read(self, path, stamp, ranges, into=None):
+            self.straight += into or ()
+            return super().read(path, stamp, ranges, into)
+
+    files = Seeing(MEMORY)
+    files.straight = []
+    sizes = [100, 200, STRAIGHT_BYTES, 0, 400, STRAIGHT_BYTES + 1, 500]
+    ends = list(accumulate(sizes))
+    firsts = [end - size for end, size in zip(ends, sizes, strict=True)]
+    buffers = [memoryview(bytearray(size)) for size in sizes]
+    assert JoiningFiles(files).read(PATH, None, Ranges(firsts, ends), buffers) is buffers
+    assert b"".join(buffers) == DATA[: ends[-1]]
+    assert [id(buffer.obj) for buffer in files.straight] == [id(buffers[i].obj) for i in (2, 5)]
+    assert files.counts["read"] == 2
 
 
 def test_large_ranges_of_one_run_are_views_of_it() -> None:

@@ -145,10 +145,10 @@ class _Making:
         return np.full((), _pad_value(name, value, dtype), dtype) if value else np.zeros((), dtype)
 
     def write(self, array: Array | StoredArray, place: Array) -> None:
-        if type(array) is StoredArray:
+        if type(array) is StoredArray and array.dtype == place.dtype:
             self._unread.append((array, place))
         else:
-            place[...] = array
+            place[...] = np.asarray(array)
 
     def read(self) -> None:
         """Read what is not read yet, all of it together."""
@@ -306,6 +306,8 @@ def _padded_column(
     inner = _inner(name, arrays)
     sizes = [len(array) for array in arrays]
     width = _width(name, sizes, length)
+    if making.num_rows > len(arrays):
+        dtype = np.result_type(dtype, dtype)  # a batch with rows added has the machine's own byte order
     out = making.array((making.num_rows, width, *inner), dtype)
     _pad(out, sizes, making.padding(name, dtype))
     for row, array, size in zip(out, arrays, sizes, strict=False):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from playhead.errors import DataError
 
@@ -29,8 +30,7 @@ class TarBytes(Protocol):
     def read(self, offset: int, size: int) -> bytes: ...
 
 
-@dataclass(frozen=True)
-class TarMember:
+class TarMember(Struct, frozen=True):
     """A regular file in a tar: `first` is its first header, extension headers included; `data` its first byte."""
 
     name: str
@@ -67,7 +67,7 @@ class TarReader:
         size: int | None = None
         while (header := self._header(position)) is not None:
             kind = header[156:157]
-            own_size = _number(header[124:136], self.file.path, position)
+            own_size = _number(header[124:136], self.file, position)
             data = position + BLOCK
             if kind in (_GNU_NAME, _GNU_LINK, _PAX, _PAX_GLOBAL):
                 content = self._extension(data, own_size, position)
@@ -121,7 +121,7 @@ class TarReader:
             )
         if len(header) < BLOCK:
             raise _truncated(self.file, position, "a header", BLOCK)
-        if _checksum(header) != _number(header[148:156], self.file.path, position):
+        if _checksum(header) != _number(header[148:156], self.file, position):
             raise DataError(
                 f"{self.file.path}, byte {position:,}: not a tar header",
                 found=f"bytes {header[:16]!r}..., whose checksum is wrong",
@@ -165,7 +165,7 @@ def _checksum(header: bytes) -> int:
     return sum(header) - sum(header[148:156]) + 8 * 32
 
 
-def _number(field: bytes, path: str, position: int) -> int:
+def _number(field: bytes, file: TarBytes, position: int) -> int:
     """Octal text, or (GNU) a binary number after a byte 0x80."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
@@ -173,7 +173,8 @@ def _number(field: bytes, path: str, position: int) -> int:
     try:
         return int(text or b"0", 8)
     except ValueError as error:
-        raise DataError(f"{path}, byte {position:,}: not a tar header", found=f"the number {field!r}") from error
+        problem = f"{file.path}, byte {position:,}: not a tar header"
+        raise DataError(problem, found=f"the number {field!r}") from error
 
 
 def _name(header: bytes) -> str:

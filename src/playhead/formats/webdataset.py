@@ -108,25 +108,30 @@ def _tars(rows: Rows, ends: list[int]) -> Iterator[_RowTar]:
     assert rows.fetch is not None
     fetch, paths, ranges = rows.fetch, rows.paths(TRACK), rows.places[TRACK].ranges
     heads = fetch(paths, Ranges(ranges.firsts, ends))
+    files = {path: File(fetch.files, path, fetch.stamps[path]) for path in set(paths)}
     for i, (path, first, end, head) in enumerate(zip(paths, *ranges, heads, strict=True)):
-        yield _RowTar(f"{rows.place(i)} on", Extent(File(fetch.files, path, fetch.stamps[path]), first, end, head))
+        yield _RowTar(rows, i, Extent(files[path], first, end, head))
 
 
 class _RowTar:
     """A row of a tar as a little tar of its own, of which a piece is read when it is asked for."""
 
-    def __init__(self, path: str, row: Extent) -> None:
-        self.path, self.size = path, row.size
-        self._row = row
+    def __init__(self, rows: Rows, number: int, row: Extent) -> None:
+        self._rows, self._number, self._row = rows, number, row
+        self.size = row.size
         self._pieces = [(0, row.head)]
+
+    @property
+    def path(self) -> str:
+        return f"{self._rows.place(self._number)} on"
 
     def read(self, offset: int, size: int) -> bytes:
         end = min(offset + size, self.size)
+        if offset >= end:
+            return b""
         for first, piece in self._pieces:
             if first <= offset and end <= first + len(piece):
                 return bytes(piece[offset - first : end - first])
-        if offset >= end:
-            return b""
         found = bytes(self._row.part(offset, end))
         self._pieces.append((offset, found))
         return found

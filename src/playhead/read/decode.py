@@ -16,9 +16,9 @@ from playhead.errors import SampleError
 from playhead.formats.media import Media
 from playhead.formats.rows import Sample
 from playhead.read.stored import Dtype, StoredArray
-from playhead.store import Buffer, Extent
+from playhead.store import Extent
 
-_START_BYTES = 12
+_START_BYTES = 128  # what numpy writes before most arrays
 _LONGEST_HEADER = 1 << 12
 _VERSIONS = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}  # and how many bytes say how long the header is
 _PLAIN_KINDS = "biufc"
@@ -106,31 +106,30 @@ def stored_array(data: bytes | Extent) -> StoredArray | None:
     Law: what it reads is what `np.load` gives.
     """
     size = data.size if isinstance(data, Extent) else len(data)
-    start = _part(data, 0, min(size, _START_BYTES))
-    version = bytes(start[:8])
-    if version not in _VERSIONS:
+    start = _beginning(data, min(size, _START_BYTES))
+    count = _VERSIONS.get(start[:8])
+    if count is None:
         return None
-    count = _VERSIONS[version]
     begin = 8 + count + int.from_bytes(start[8 : 8 + count], "little")
     if begin > min(size, _LONGEST_HEADER):
         return None
-    found = _header(bytes(_part(data, 0, begin)))
+    found = _header(start[:begin] if begin <= len(start) else _beginning(data, begin))
     if found is None:
         return None
-    shape, dtype = found
-    end = begin + prod(shape) * dtype.itemsize
+    shape, dtype, num_bytes = found
+    end = begin + num_bytes
     if end > size:
         return None
     return StoredArray(data.cut(begin, end) if isinstance(data, Extent) else memoryview(data)[begin:end], dtype, shape)
 
 
-def _part(data: bytes | Extent, first: int, end: int) -> Buffer:
-    return data.part(first, end) if isinstance(data, Extent) else data[first:end]
+def _beginning(data: bytes | Extent, size: int) -> bytes:
+    return bytes(data.part(0, size)) if isinstance(data, Extent) else data[:size]
 
 
 @lru_cache(maxsize=64)
-def _header(header: bytes) -> tuple[tuple[int, ...], Dtype] | None:
-    """The shape and dtype of an array; None for what takes more than its bytes to make.
+def _header(header: bytes) -> tuple[tuple[int, ...], Dtype, int] | None:
+    """The shape, dtype and size in bytes of an array; None for what takes more than its bytes to make.
 
     Kept, because members that are alike have the same header.
     """
@@ -142,7 +141,9 @@ def _header(header: bytes) -> tuple[tuple[int, ...], Dtype] | None:
     except Exception:  # noqa: BLE001 - broken bytes make numpy raise nearly anything, and it will once more
         return None
     plain = dtype.kind in _PLAIN_KINDS and all(type(size) is int and size > 0 for size in shape)
-    return (shape, dtype) if plain and not fortran_order and 1 <= len(shape) <= _MOST_AXES else None
+    if not plain or fortran_order or not 1 <= len(shape) <= _MOST_AXES:
+        return None
+    return shape, dtype, prod(shape) * dtype.itemsize
 
 
 def _text(data: bytes) -> str:

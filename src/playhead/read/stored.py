@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from playhead.formats.rows import Sample
 from playhead.store import Buffer, Extent, Ranges, Stamp
@@ -21,8 +21,7 @@ _FLOAT32 = np.dtype(np.float32)
 _SCRATCH_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class StoredArray:
+class StoredArray(Struct, frozen=True, eq=False):
     """Numbers in a file, or in bytes that were read, one after another in the order of C.
 
     With a `scale` whole numbers become float32 when they are read: each is multiplied by it. It has what collation and
@@ -53,7 +52,7 @@ class StoredArray:
         width = prod(self.shape[1:]) * self.stored.itemsize
         low, high = first * width, end * width
         data = self.data.cut(low, high) if isinstance(self.data, Extent) else self.data[low:high]
-        return replace(self, data=data, shape=(end - first, *self.shape[1:]))
+        return StoredArray(data, self.stored, (end - first, *self.shape[1:]), self.scale)
 
     def __array__(self, dtype: Dtype | None = None, copy: bool | None = None) -> Array:
         out = np.empty(self.shape, self.dtype)

@@ -84,8 +84,7 @@ class File:
             yield self.read(offset, piece_bytes)
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """Some bytes of a file that are not read yet; `head` are those at their beginning that happen to be."""
 
     file: File
