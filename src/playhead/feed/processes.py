@@ -94,7 +94,7 @@ class _Worker:
     def send(self, work: Work) -> None:
         self._under_way.append(work)
         try:
-            self._pipe.send(work)
+            self._pipe.send_bytes(work.to_bytes())
         except OSError as error:
             raise self._died() from error
 
@@ -178,7 +178,7 @@ def _listen(connection: Connection, inbox: SimpleQueue[Work]) -> None:
     """Take work as it comes, so that its sender never waits for a worker that waits for it to take a result."""
     while True:
         try:
-            inbox.put(connection.recv())
+            inbox.put(Work.from_bytes(connection.recv_bytes()))
         except (EOFError, OSError):
             os._exit(0)
 
