@@ -12,7 +12,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from playhead.feed.totals import Counter, running_totals
+from playhead.feed.progress import ProgressMaker
+from playhead.feed.state import Position
+from playhead.feed.totals import nothing_yet, running_totals
 from playhead.plan.plan import Plan
 from playhead.plan.rules import BudgetRule, FixedRule, PackRule, Rule
 from streams import log_normal, make_stream
@@ -30,10 +32,9 @@ def measure(rule: Rule, lanes: int, lengths: np.ndarray, world_size: int) -> tup
     """Steps in a window, samples in a step, cost of whole steps, CPU seconds a step of planning and of laying out."""
     stream = make_stream(rule, lanes, [lengths], [1.0])
     plan = Plan((stream,), None, ())
-    cursor = plan.start()
-    step, after = plan.step_at(cursor, slice(0, None, world_size))
-    counter = Counter(plan)
-    counter.start(step, 0, cursor.places, np.zeros((1, 3), np.int64))
+    own = slice(0, None, world_size)
+    progress_maker = ProgressMaker(plan)
+    start = Position(plan.start(), 0, nothing_yet(plan))
     planning = []
     for number in (2, 1, 0):
         begin = time.process_time()
@@ -41,12 +42,15 @@ def measure(rule: Rule, lanes: int, lengths: np.ndarray, world_size: int) -> tup
         running_totals(plan, 0, window)
         planning.append((time.process_time() - begin) / window.num_steps)
     cost = len(window.groups) / window.num_formed - 1
+    progress_maker.begin(plan.steps_at(start.cursor, own), start)  # the totals of the window are part of planning
     begin = time.process_time()
     num_steps = min(window.num_steps, MOST_STEPS)
-    for _ in range(num_steps):
-        step, after = plan.step_at(cursor, slice(0, None, world_size))
-        counter.at(step, lanes, cursor.places).value()
-        cursor = after
+    position = start
+    while position.cursor.step < num_steps:
+        steps = plan.steps_at(position.cursor, own, num_steps)
+        for nth in range(len(steps)):
+            list(steps.micro_batches(nth))
+        position = progress_maker.begin(steps, position).position(len(steps), 0)
     laying = (time.process_time() - begin) / num_steps
     return window.num_steps, len(window.picks) / window.num_steps, cost, min(planning), laying
 

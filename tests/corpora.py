@@ -37,7 +37,7 @@ def write_speech(folder: Path, name: str, shards: Sequence[Sequence[float]]) -> 
         members = []
         for j, duration in enumerate(durations):
             members += [
-                (f"{j:05}.wav", b"\0" * (20 + j)),
+                (f"{j:05}.raw", b"\0" * (20 + j)),
                 (f"{j:05}.json", json.dumps({"duration": duration}).encode()),
             ]
         write_tar(folder / f"{name}-{i:03}.tar", members)

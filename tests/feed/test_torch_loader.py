@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import multiprocessing
 import os
@@ -339,6 +340,7 @@ def test_tensors_of_a_collate_function_arrive_as_they_were(tmp_path: Path) -> No
             assert torch.equal(there[name].resolve_conj(), tensor.resolve_conj()), name
     assert "memfd:playhead" in Path("/proc/self/maps").read_text()  # the large one is where the worker wrote it
     del there, tensor
+    gc.collect()  # what other tests left
     assert "memfd:playhead" not in Path("/proc/self/maps").read_text()
 
 

@@ -284,6 +284,30 @@ def test_laying_out_some_lanes_gives_what_laying_out_all_gives(plan: Plan, data:
         cursor = after
 
 
+@given(plans() | plans(epochs=st.integers(1, 2)) | plans(policies=FINITE), st.integers(2, 9), st.data())
+def test_steps_laid_out_together_are_the_steps_one_by_one(plan: Plan, most: int, data: st.DataObject) -> None:
+    world = data.draw(st.sampled_from(divisors(plan.lanes)))
+    wanted = slice(data.draw(st.integers(0, world - 1)), None, world)
+    cursor: Cursor = plan.start()
+    lengths = []
+    for _ in range(6):
+        together = plan.steps_at(cursor, wanted, most)
+        if together is None:
+            assert plan.step_at(cursor, wanted) is None
+            break
+        lengths.append(len(together))
+        for nth in range(len(together)):
+            assert together.cursor_at(nth) == cursor
+            found = plan.step_at(cursor, wanted)
+            assert found is not None
+            step, cursor = found
+            assert contents([together.step(nth)]) == contents([step])
+            assert together.step(nth).parts == step.parts
+        assert together.after == together.cursor_at(len(together)) == cursor
+    if len(plan.streams) == 1 and plan.window(0, 0).num_steps > 2:  # an idle lane is in the last step, if any
+        assert lengths[0] > 1
+
+
 @given(plans(kinds=("parts",), policies=ENDLESS), st.data())
 def test_a_rank_keeps_to_one_part_where_the_parts_divide_the_ranks(plan: Plan, data: st.DataObject) -> None:
     worlds = [world for world in divisors(plan.lanes) if world % len(plan.streams) == 0]

@@ -21,7 +21,7 @@ from playhead.feed.quarantine import Quarantine
 from playhead.feed.rank_stream import RankStream
 from playhead.feed.state import Position, check_takeover, read_state, restore, save
 from playhead.feed.tasks import Task, TaskMaker
-from playhead.feed.totals import Sum, Totals, nothing_yet
+from playhead.feed.totals import Totals, nothing_yet
 from playhead.plan.segments import round_end
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Delivery:
         self._new_pool = new_pool
         self._pool = new_pool()
         self._results: Results | None = None
-        self._at: Position | None = None
+        self._at: Position | Task | None = None  # the last task delivered, or where it is to begin
         self._state: Any = None  # loaded before the world size was known, where the plan depends on it
         self._restored = 0  # how often a state was loaded: an iteration that sees it change begins again from there
         self._resumes = False  # whether a state was loaded and nothing asked for since
@@ -181,14 +181,13 @@ class Delivery:
 
     def _delivered(self, task: Task, produced: Produced) -> Batch:
         """The batch of a task, after which delivery stands from now on."""
-        before = self._position
-        if before.lanes_done == 0:
+        if self._at is None or self._at.lanes_done == 0:
             self._stream.identity()
         if produced.incidents:
             self._quarantine.record(produced.incidents)
-        if self._recorder is not None and task.is_last_in_step:
-            self._recorder.moved(before.cursor, task.after.cursor)
-        self._at = task.after
+        if self._recorder is not None and task.ends_range:
+            self._recorder.moved(self._position.cursor, task.after.cursor)
+        self._at = task
         names = self._stream.plan.streams[task.work.request.stream].source_names
         return batch_of(task, produced.payload, names, produced.incidents)
 
@@ -199,17 +198,19 @@ class Delivery:
             self._at, self._state = restore(self._state, self._stream.plan, self._payload), None
         if self._at is None:
             self._at = self._start()
+        elif isinstance(self._at, Task):
+            self._at = self._at.after
         return self._at
 
     def _start(self) -> Position:
         plan = self._stream.plan
-        return Position(plan.start(), 0, Sum(nothing_yet(plan)))
+        return Position(plan.start(), 0, nothing_yet(plan))
 
     def _identity(self) -> Identity:
         """Rank and world size: a number of ranks that cannot go on from the state that was loaded is refused."""
         found = self._stream.identity()
         if self._at is not None and self._at.lanes_done:
-            check_takeover(self._at, self.lanes, found.world_size)
+            check_takeover(self._position, self.lanes, found.world_size)
         return found
 
     @cached_property

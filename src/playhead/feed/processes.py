@@ -12,6 +12,7 @@ import os
 import pickle
 import signal
 import socket
+import struct
 import threading
 import traceback
 from collections import deque
@@ -32,6 +33,8 @@ from playhead.feed.tasks import Task, Work
 from playhead.feed.transport import pack, unpack
 
 StartMethod = Literal["spawn", "forkserver"]
+
+_SEGMENT = struct.Struct("=i")  # the message that a descriptor follows; work is longer
 
 
 @dataclass(frozen=True)
@@ -145,14 +148,14 @@ class _Worker:
     def send(self, work: Work) -> None:
         self._under_way.append(work)
         try:
-            self._pipe.send(work)
+            self._pipe.send_bytes(work.to_bytes())
         except OSError as error:
             raise self._died() from error
 
     def announce(self, number: int, descriptor: int) -> None:
         """Send the descriptor of a new segment of shared memory."""
         try:
-            self._pipe.send(number)
+            self._pipe.send_bytes(_SEGMENT.pack(number))
             with socket.socket(fileno=os.dup(self._pipe.fileno())) as stream:
                 socket.send_fds(stream, [b"!"], [descriptor])
         except OSError as error:
@@ -266,12 +269,13 @@ def _listen(connection: Connection, inbox: SimpleQueue[Work], arena: Arena) -> N
     """Take work as it comes, so that its sender never waits for a worker that waits for it to take a result."""
     try:
         while True:
-            found = connection.recv()
-            if isinstance(found, int):
-                with socket.socket(fileno=os.dup(connection.fileno())) as stream:
-                    arena.announced(found, socket.recv_fds(stream, 1, 1)[1][0])
-            else:
-                inbox.put(found)
+            data = connection.recv_bytes()
+            if len(data) > _SEGMENT.size:
+                inbox.put(Work.from_bytes(data))
+                continue
+            with socket.socket(fileno=os.dup(connection.fileno())) as stream:
+                (number,) = _SEGMENT.unpack(data)
+                arena.announced(number, socket.recv_fds(stream, 1, 1)[1][0])
     except (EOFError, OSError, IndexError):
         os._exit(0)
 

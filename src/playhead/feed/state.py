@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from playhead.deal import worlds_that_fit
 from playhead.errors import StateError
-from playhead.feed.totals import Sum
 from playhead.fingerprint import digest
 from playhead.plan.chain import Chain, delivered_under, in_force
 from playhead.plan.cursor import Cursor, Place
@@ -32,12 +31,8 @@ class Position(Struct, frozen=True):
 
     cursor: Cursor
     lanes_done: int
-    counted: Sum
+    totals: IntArray
     round: int = 0
-
-    @property
-    def totals(self) -> IntArray:
-        return self.counted.value()
 
 
 class Saved(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +90,7 @@ def restore(state: Any, plan: Plan, payload: str) -> Position:
             PayloadWarning,
             stacklevel=3,  # the caller of load_state_dict of a loader
         )
-    return Position(cursor, saved.lanes_done, Sum(np.array(saved.totals, np.int64)), saved.round)
+    return Position(cursor, saved.lanes_done, np.array(saved.totals, np.int64), saved.round)
 
 
 def check_takeover(position: Position, lanes: int, world_size: int) -> None:

@@ -8,14 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from msgspec import Struct
 
-from playhead.deal import num_done
-from playhead.plan.cursor import Place
 from playhead.plan.plan import Plan
 from playhead.plan.rules import PackRule
-from playhead.plan.segments import segment_at
-from playhead.plan.step import Step
 from playhead.plan.window import Window
 from playhead.types import IntArray, kernel
 
@@ -44,63 +39,6 @@ def num_rows(plan: Plan) -> int:
 
 def nothing_yet(plan: Plan) -> IntArray:
     return np.zeros((num_rows(plan), COLUMNS), np.int64)
-
-
-class Sum(Struct, frozen=True):
-    """Totals that are added up only when asked for: they are asked of few batches.
-
-    `entries` are running totals of windows, each with how many of its micro-batches count.
-    """
-
-    base: IntArray
-    entries: tuple[tuple[IntArray, int], ...] = ()
-
-    def value(self) -> IntArray:
-        total: IntArray = self.base.copy()
-        for running, count in self.entries:
-            total += running[count]
-        return total
-
-
-class Counter:
-    """Follows the windows under way and says what counts at any place in them."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._base = nothing_yet(plan)
-        self._running: dict[int, tuple[int, IntArray]] = {}
-
-    def start(self, step: Step, done: int, places: tuple[Place, ...], totals: IntArray) -> None:
-        """Begin where `totals` have been counted, with `done` lanes of the step done."""
-        self._running.clear()
-        self._base = nothing_yet(self._plan)
-        self._base = totals - self.at(step, done, places).value()
-
-    def at(self, step: Step, done: int, places: tuple[Place, ...]) -> Sum:
-        """What has been counted once `done` lanes of a step are, the sub-streams standing at `places` before it."""
-        playing = {part.stream: part for part in step.parts}
-        entries = []
-        for stream, place in enumerate(places):
-            part = playing.get(stream)
-            if part is not None and part.place is not None:
-                count = part.place.step * len(part.lanes) + num_done(part.lanes, done)
-                entries.append((self._window(stream, part.place.window), count))
-            elif stream in self._running and self._running[stream][0] != place.window:
-                entries.append((self._running[stream][1], -1))  # done with, and the next one not begun
-            elif place.step:
-                lanes = segment_at(self._plan.streams[stream], place.window).lanes
-                entries.append((self._window(stream, place.window), place.step * lanes))
-        return Sum(self._base, tuple(entries))
-
-    def _window(self, stream: int, number: int) -> IntArray:
-        known = self._running.get(stream)
-        if known is not None and known[0] == number:
-            return known[1]
-        if known is not None:
-            self._base = self._base + known[1][-1]
-        running = running_totals(self._plan, stream, self._plan.window(stream, number))
-        self._running[stream] = (number, running)
-        return running
 
 
 def running_totals(plan: Plan, stream: int, window: Window) -> IntArray:

@@ -95,6 +95,11 @@ def draw_of(
 
 
 def _piece_picks(piece: Piece, orders: tuple[SourceOrder, ...], first: int, stop: int) -> Picks:
+    if len(piece.members) == 1:  # nothing to blend: the draws of the piece are those of the source
+        chosen = int(piece.members[0])
+        begin = first - piece.first_draw + int(piece.base[chosen])
+        epochs, rows = source_order.rows_between(orders[chosen], begin, begin + stop - first)
+        return Picks(np.full(stop - first, chosen, np.int64), epochs, rows)
     members, numbers = blending.resolve(piece.blend, first - piece.first_draw, stop - piece.first_draw)
     source = piece.members[members]
     epoch = np.empty(len(source), np.int64)

@@ -9,29 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
-from operator import attrgetter
 
 import numpy as np
 
 from playhead.errors import EndOfStreamError
 from playhead.order import blend as blending
 from playhead.order.blend import Blend
-from playhead.order.picks import Picks
 from playhead.plan.chain import Chain
 from playhead.plan.cursor import Cursor, Place
-from playhead.plan.receipt import START, begin_step, fold_lanes
+from playhead.plan.receipt import START, begin_step, fold_lanes, fold_steps
 from playhead.plan.rules import FixedRule
 from playhead.plan.segments import Stream, round_end, round_of, segment_at
-from playhead.plan.step import MicroBatch, Part, Step, with_idle_filled
-from playhead.plan.steps import reordered
+from playhead.plan.step import Part, Step, with_idle_filled
+from playhead.plan.step_range import LaidOut, StepRange, lay_out, micro_batches
 from playhead.plan.window import Window, plan_window
 from playhead.seeds import hash_text
 from playhead.types import UIntArray
 
 _TURNS_AT_A_TIME = 1024
 _ALL = slice(None)
-_NOTHING = Picks(*(np.empty(0, np.int64) for _ in range(3)))
+_SAMPLES_AT_A_TIME = 1 << 15  # in a range of steps: planning further ahead than this would only delay a first batch
 
 
 @dataclass(frozen=True)
@@ -92,21 +89,36 @@ class Plan:
 
         `lanes` says which to lay out: one rank of thousands needs no picks of the others.
         """
+        found = self.steps_at(cursor, lanes)
+        return None if found is None else (found.step(0), found.after)
+
+    def steps_at(self, cursor: Cursor, lanes: slice = _ALL, most: int = 1) -> StepRange | None:
+        """The step at a cursor with up to `most - 1` that follow in its window; None at the end of the stream.
+
+        Law: they are the steps that `step_at` gives one by one. Many samples, and idle lanes, make a range end sooner.
+        """
         ready = self._settled(cursor)
         if ready is None:
             return None
-        cursor, parts = ready
-        batches = self._micro_batches(parts, lanes)
-        if any(batch.idle for batch in batches):
-            whole = with_idle_filled(self._micro_batches(parts, _ALL))
-            batches = [whole[batch.lane] for batch in batches]
-        after = self._advanced(cursor, parts)
-        return Step(cursor.step, tuple(batches), after.receipt, parts), after
+        settled, parts = ready
+        count = self._in_a_row(parts, most) if settled == cursor else 1
+        laid_out = self._laid_out(parts, lanes, count)
+        idle = [first for found in laid_out if (first := found.first_idle()) is not None]
+        if idle and count > 1:
+            count = max(1, min(idle))
+            laid_out = self._laid_out(parts, lanes, count)
+        filled = None
+        if idle and min(idle) < count:
+            whole = with_idle_filled([*micro_batches(self._laid_out(parts, _ALL, 1), 0)])
+            filled = tuple([whole[batch.lane] for batch in micro_batches(laid_out, 0)])
+        receipts = self._receipts(settled, parts, count)
+        after = self._advanced(settled, parts, receipts)
+        return StepRange(cursor, settled, parts, receipts, after, laid_out, filled)
 
     def advance(self, cursor: Cursor) -> Cursor | None:
         """The cursor one step on, without laying the step out; None at the end of the stream."""
         ready = self._settled(cursor)
-        return None if ready is None else self._advanced(*ready)
+        return None if ready is None else self._advanced(*ready, self._receipts(*ready, 1))
 
     def parts_at(self, cursor: Cursor) -> tuple[Part, ...]:
         """Which sub-stream has which lanes of the step at a cursor; empty at the end of the stream."""
@@ -190,18 +202,47 @@ class Plan:
             place = Place(place.window + 1, 0)
         return place
 
-    def _advanced(self, cursor: Cursor, parts: tuple[Part, ...]) -> Cursor:
-        receipt = None if cursor.receipt is None else begin_step(cursor.receipt, cursor.step)
+    def _in_a_row(self, parts: tuple[Part, ...], most: int) -> int:
+        """How many steps from here on have the same parts, each in its window, and not too many samples in all."""
+        if self.fuse is not None:
+            return 1
+        for part in parts:
+            if part.place is not None:
+                window = self.window(part.stream, part.place.window)
+                num_steps = window.num_steps
+                samples = len(window.picks) // num_steps * len(parts) + 1
+                most = min(most, num_steps - part.place.step, max(1, _SAMPLES_AT_A_TIME // samples))
+        return most
+
+    def _receipts(self, cursor: Cursor, parts: tuple[Part, ...], count: int) -> list[int | None]:
+        """The receipt after each of the steps from a cursor on."""
+        if cursor.receipt is None:
+            return [None] * count
+        playing = [
+            (self.window(part.stream, part.place.window), part.place.step, part.lanes, self.source_hashes[part.stream])
+            for part in parts
+            if part.place is not None
+        ]
+        if len(playing) == 1:
+            return [*fold_steps(cursor.receipt, cursor.step, count, *playing[0])]
+        receipts: list[int | None] = []
+        receipt = cursor.receipt
+        for nth in range(count):
+            receipt = begin_step(receipt, cursor.step + nth)
+            for window, step, lanes, hashes in playing:
+                receipt = fold_lanes(receipt, window, step + nth, lanes, hashes)
+            receipts.append(receipt)
+        return receipts
+
+    def _advanced(self, cursor: Cursor, parts: tuple[Part, ...], receipts: list[int | None]) -> Cursor:
+        """The cursor after as many steps as there are receipts."""
+        count = len(receipts)
         places = list(cursor.places)
         for part in parts:
-            if part.place is None:
-                continue
-            if receipt is not None:
-                window = self.window(part.stream, part.place.window)
-                hashes = self.source_hashes[part.stream]
-                receipt = fold_lanes(receipt, window, part.place.step, part.lanes, hashes)
-            places[part.stream] = self._after(part.stream, part.place)
-        return Cursor(cursor.step + 1, tuple(places), cursor.turn + 1, receipt)
+            if part.place is not None:
+                last = Place(part.place.window, part.place.step + count - 1)
+                places[part.stream] = self._after(part.stream, last)
+        return Cursor(cursor.step + count, tuple(places), cursor.turn + count, receipts[-1])
 
     def _after(self, stream: int, place: Place) -> Place:
         """The next place, in the next window where this one is done: a cursor at the end of a round is past it."""
@@ -213,33 +254,15 @@ class Plan:
         number = round_of(self.streams[stream], place.window)
         return self._with_step(stream, following, round_end(self.streams[stream], number))
 
-    def _micro_batches(self, parts: tuple[Part, ...], lanes: slice) -> list[MicroBatch]:
-        """The wanted lanes of a step, the idle ones empty."""
-        wanted = range(sum(len(part.lanes) for part in parts))[lanes]
-        found = [self._of_part(part, [lane for lane in wanted if lane in part.lanes]) for part in parts]
-        return found[0] if len(found) == 1 else sorted(chain(*found), key=attrgetter("lane"))
-
-    def _of_part(self, part: Part, lanes: list[int]) -> list[MicroBatch]:
-        """Some lanes of a sub-stream: their picks are looked up together, then cut."""
-        if part.place is None:
-            return [MicroBatch(lane, part.stream, _NOTHING, None, idle=True) for lane in lanes]
-        window = self.window(part.stream, part.place.window)
-        first = part.place.step * window.lanes
-        chosen = reordered(window.groups, np.array([first + part.lanes.index(lane) for lane in lanes], np.int64))
-        picks = window.picks.take(chosen.members)
-        lengths = None if window.lengths is None else window.lengths[chosen.members]
-        outputs = None if window.outputs is None else window.outputs[chosen.members]
-        return [
-            MicroBatch(
-                lane,
-                part.stream,
-                Picks(picks.source[a:b], picks.epoch[a:b], picks.row[a:b]),
-                None if lengths is None else lengths[a:b],
-                None if outputs is None else outputs[a:b],
-                a == b,
-            )
-            for lane, (a, b) in zip(lanes, pairwise(chosen.starts.tolist()), strict=True)
-        ]
+    def _laid_out(self, parts: tuple[Part, ...], lanes: slice, count: int) -> tuple[LaidOut, ...]:
+        """The wanted lanes of the steps of some parts, the idle ones empty."""
+        wanted = range(sum([len(part.lanes) for part in parts]))[lanes]
+        found = []
+        for part in parts:
+            own = [*wanted] if len(parts) == 1 else [lane for lane in wanted if lane in part.lanes]
+            window = None if part.place is None else self.window(part.stream, part.place.window)
+            found.append(lay_out(part, window, own, count))
+        return tuple(found)
 
 
 def _before(place: Place, end: int | None) -> bool:

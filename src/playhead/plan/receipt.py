@@ -40,6 +40,33 @@ def fold_lanes(receipt: int, window: Window, step: int, lanes: range, source_has
     return int(folded)
 
 
+def fold_steps(
+    receipt: int, number: int, count: int, window: Window, step: int, lanes: range, source_hashes: UIntArray
+) -> list[int]:
+    """The receipt after each of `count` steps that only one sub-stream has lanes of, from step `number` on.
+
+    Law: `begin_step` and `fold_lanes` for each in turn.
+    """
+    at = step * window.lanes
+    starts = window.groups.starts[at : at + count * window.lanes + 1]
+    picks = window.picks
+    found = np.empty(count, np.uint64)
+    _fold_steps(
+        np.uint64(receipt),
+        number,
+        lanes.start,
+        lanes.step,
+        starts,
+        window.groups.members,
+        source_hashes,
+        picks.source,
+        picks.epoch,
+        picks.row,
+        found,
+    )
+    return found.tolist()
+
+
 @kernel
 def _fold(
     receipt: np.uint64,
@@ -62,3 +89,25 @@ def _fold(
             pick = fold64(fold64(hashes[source[sample]], np.uint64(epoch[sample])), np.uint64(row[sample]))
             receipt = fold64(receipt, pick)
     return receipt
+
+
+@kernel
+def _fold_steps(
+    receipt: np.uint64,
+    number: int,
+    first_lane: int,
+    stride: int,
+    starts: IntArray,
+    members: IntArray,
+    hashes: UIntArray,
+    source: IntArray,
+    epoch: IntArray,
+    row: IntArray,
+    found: UIntArray,
+) -> None:
+    lanes = (len(starts) - 1) // len(found)
+    for nth in range(len(found)):
+        own = starts[nth * lanes : (nth + 1) * lanes + 1]
+        receipt = fold64(receipt, np.uint64(number + nth))
+        receipt = _fold(receipt, first_lane, stride, own, members, hashes, source, epoch, row)
+        found[nth] = receipt

@@ -81,6 +81,8 @@ def _arrangement(stream: Stream, segment: Segment, number: int) -> Arrangement:
 def _look_up(tables: tuple[LengthsOf | None, ...], picks: Picks) -> IntArray | None:
     if any(table is None for table in tables):
         return None
+    if len(tables) == 1 and tables[0] is not None:
+        return tables[0](picks.row).astype(np.int64)
     lengths = np.empty(len(picks), np.int64)
     for positions, table in zip(positions_by_value(picks.source, len(tables)), tables, strict=True):
         if table is not None and len(positions):

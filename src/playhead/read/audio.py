@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +63,6 @@ def _resampled(samples: Array, rate: int, wanted: int) -> Array:
 def _int16(samples: Array | StoredArray) -> Array | StoredArray:
     if isinstance(samples, StoredArray):
         if samples.stored == _INT16:
-            return replace(samples, scale=None)
+            return StoredArray(samples.data, samples.stored, samples.shape)
         samples = np.asarray(samples)
     return np.clip(np.rint(samples * _FULL), -(1 << 15), (1 << 15) - 1).astype(np.int16)
