@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from deliveries import npy
 from playhead import Loader, Recipe, StoreError
 from playhead.prepare import prepare
-from playhead.store import CountingFiles, all_files
+from playhead.store import MEMORY, CountingFiles, all_files
 from small_data import write_tar
 
 UNIT = 20_000  # numbers; a row is well above what is read at once
@@ -136,6 +138,30 @@ def test_every_array_is_read_once_and_straight_into_its_place(folder: Path) -> N
     heads = sum(end - first for _, first, end in files.other) - NUM_ROWS * 30_000
     assert heads < NUM_ROWS * 5 * 4096  # the headers, and the members that are not arrays
     assert sum(len(batch["npy"]) for batch in batches) == NUM_ROWS
+
+
+def test_rows_of_a_store_are_read_whole_and_once() -> None:
+    members = [(f"{i}.npy", contents(i)["npy"]) for i in range(4)]
+    with tempfile.TemporaryDirectory() as name:
+        path = MEMORY.write("memory://straight/good-0.tar", write_tar(Path(name) / "a.tar", members).read_bytes())
+        recipe = Recipe.parse(
+            {
+                "sources": [{"name": "s", "path": path}],
+                "batching": {"type": "fixed", "size": 4},
+                "sequence": "npy",
+                "epochs": 1,
+                "cache_dir": name,
+            }
+        )
+        prepare(recipe, processes=False)
+        files = SeeingFiles(all_files())
+        with Loader(recipe, rank=0, world_size=1, files=files) as loader:
+            (batch,) = loader
+        assert not files.straight
+        assert len(files.other) == len(set(files.other)) == 4
+        for row, number in zip(batch["npy"], batch.rows.tolist(), strict=True):
+            expected = np.load(io.BytesIO(members[number][1]))
+            assert row[: len(expected)].tobytes() == expected.tobytes()
 
 
 def test_a_field_that_is_not_delivered_is_never_read(folder: Path) -> None:

@@ -16,7 +16,7 @@ from playhead.errors import SampleError
 from playhead.formats.media import Media
 from playhead.formats.rows import Sample
 from playhead.read.stored import Dtype, StoredArray
-from playhead.store import Extent
+from playhead.store import Buffer, Extent
 
 _START_BYTES = 128  # what numpy writes before most arrays
 _LONGEST_HEADER = 1 << 12
@@ -120,7 +120,10 @@ def stored_array(data: bytes | Extent) -> StoredArray | None:
     end = begin + num_bytes
     if end > size:
         return None
-    return StoredArray(data.cut(begin, end) if isinstance(data, Extent) else memoryview(data)[begin:end], dtype, shape)
+    numbers: Buffer | Extent = data.cut(begin, end) if isinstance(data, Extent) else memoryview(data)[begin:end]
+    if isinstance(numbers, Extent) and len(numbers.head) == numbers.size:
+        numbers = numbers.head
+    return StoredArray(numbers, dtype, shape)
 
 
 def _beginning(data: bytes | Extent, size: int) -> bytes:
