@@ -116,9 +116,9 @@ class Index:
         arrays = self._track_arrays[track.name]
         if track.kind == "offsets":
             at = raw + shards
-            places = Places(arrays[0].take(at), arrays[0].take(at + 1))
+            places = Places(arrays[0][at], arrays[0][at + 1])
         elif track.kind == "spans":
-            places = Places(arrays[0].take(raw), arrays[1].take(raw))
+            places = Places(arrays[0][raw], arrays[1][raw])
         else:
             starts = self.block_starts(track)
             blocks = np.searchsorted(starts, raw, side="right") - 1
