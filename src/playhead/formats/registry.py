@@ -18,6 +18,7 @@ from playhead.errors import RecipeError
 from playhead.formats.contract import Format
 from playhead.recipe.shape import fit
 from playhead.recipe.values import Length, Source
+from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
 _OURS = (
@@ -115,7 +116,7 @@ def _named(name: str, path: str) -> Registered:
 
 def _infer(source: Source, path: str) -> Registered:
     _load_all()
-    endings = {PurePosixPath(pattern).suffix for pattern in source.path}
+    endings = {_ending(pattern) for pattern in source.path}
     if len(endings) == 1:
         ending = endings.pop()
         for registered in _known.values():
@@ -128,6 +129,13 @@ def _infer(source: Source, path: str) -> Registered:
         expected=f"one of: {', '.join(sorted(end for known in _known.values() for end in known.extensions))}",
         fix=f"add `format:`, one of {', '.join(sorted(_known))}",
     )
+
+
+def _ending(pattern: str) -> str:
+    """The extension that says the format: compressed lines have that of the lines."""
+    compressed = compression_of(pattern)
+    found = PurePosixPath(pattern if compressed is None else pattern.removesuffix(compressed)).suffix
+    return found or compressed or ""
 
 
 @cache
