@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
+from playhead.formats.megatron_idx import write_idx
 from playhead.megatron.arguments import MegatronRequest
 from playhead.megatron.counts import SampleCounts
-from playhead.megatron.idx import write_idx
 from playhead.megatron.job import MegatronBlend, MegatronJob
 from playhead.megatron.prepare_job import CacheOptions, prepare_request
 from playhead.store import all_files

@@ -76,7 +76,7 @@ def make_megatron() -> None:
     import numpy as np
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    from playhead.megatron.idx import write_idx
+    from playhead.formats.megatron_idx import write_idx
 
     for name, lengths in (("web", [5 + i % 700 for i in range(4000)]), ("books", [900 + i for i in range(300)])):
         marks = np.arange(len(lengths) + 1, dtype=np.int64)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from commands import as_json, playhead, printed, refused
-from playhead.megatron.idx import write_idx
+from playhead.formats.megatron_idx import write_idx
 from small_data import bytes_of
 
 PROGRESS_WORDS = ("documents", "samples", "shuffle")

@@ -18,9 +18,9 @@ from megatron.core.datasets import indexed_dataset, object_storage_utils
 from jobs import flags_over, write_pair
 from loopback import Loopback, serving
 from playhead.errors import DataError, PrepareError, StoreError
+from playhead.formats.megatron_idx import open_idx
 from playhead.megatron.arguments import read_request
 from playhead.megatron.check_job import check_request
-from playhead.megatron.idx import open_idx
 from playhead.megatron.merging import merge_prefixes
 from playhead.megatron.prepare_job import CacheOptions, prepare_request
 from playhead.store import MEMORY, all_files

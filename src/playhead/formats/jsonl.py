@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line, in `.jsonl` or `.json`. Blank lines are not rows."""
+"""JSON Lines: one object a line, in `.jsonl` or `.json`, compressed or not. Blank lines are not rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
-from playhead.store import Buffer, File, Files, list_files, open_file
+from playhead.store import Buffer, File, Files, compression_of, list_files, open_file
 from playhead.types import Array, UIntArray
 
 TRACK = "jsonl"
@@ -87,7 +87,8 @@ class Jsonl:
         return _JsonlReader(options_of(JsonlOptions, source.options).media)
 
     def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
-        yield shard.name, _line_starts(open_file(files, shard.name), limits)
+        if compression_of(shard.name) is None:
+            yield shard.name, _line_starts(open_file(files, shard.name), limits)
 
 
 class _JsonlReader:

@@ -17,10 +17,15 @@ from msgspec import Struct
 from playhead.errors import RecipeError
 from playhead.formats.contract import Format
 from playhead.recipe.shape import fit
-from playhead.recipe.values import Source
+from playhead.recipe.values import Length, Source
+from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
-_OURS = ("playhead.formats.jsonl", "playhead.formats.webdataset")
+_OURS = (
+    "playhead.formats.jsonl",
+    "playhead.formats.megatron",
+    "playhead.formats.webdataset",
+)
 
 F = TypeVar("F", bound=Callable[[], Format])
 S = TypeVar("S", bound=Struct)
@@ -34,7 +39,9 @@ class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
 class Registered:
     """A format under its name, with the file extensions it is assumed for and the id its samples always have.
 
-    `raw_members` says whether samples hold bytes that are to be decoded by their names.
+    `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` is that of a
+    source which says none. `path_options` are the options that are paths: patterns like those of `path`, which the
+    format is given expanded, as a list.
     """
 
     name: str
@@ -43,6 +50,8 @@ class Registered:
     default_id: str | None = None
     raw_members: bool = True
     options: type[Struct] = NoOptions
+    default_length: Length | None = None
+    path_options: tuple[str, ...] = ()
 
 
 _known: dict[str, Registered] = {}
@@ -55,6 +64,8 @@ def register(
     default_id: str | None = None,
     raw_members: bool = True,
     options: type[Struct] = NoOptions,
+    default_length: Length | None = None,
+    path_options: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Make a class a format. Another package names the module that does so in the group `playhead.formats`.
 
@@ -62,10 +73,19 @@ def register(
     """
 
     def add(kind: F) -> F:
-        _known[name] = Registered(name, kind(), extensions, default_id, raw_members, options)
+        about = (extensions, default_id, raw_members, options, default_length, path_options)
+        _known[name] = Registered(name, kind(), *about)
         return kind
 
     return add
+
+
+def known_format(source: Source) -> Registered | None:
+    """The format of a source; None where it names none that is known, and its files do not say which."""
+    try:
+        return _infer(source, "") if source.format is None else _named(source.format, "")
+    except RecipeError:
+        return None
 
 
 def format_of(source: Source, path: str) -> Registered:
@@ -96,7 +116,7 @@ def _named(name: str, path: str) -> Registered:
 
 def _infer(source: Source, path: str) -> Registered:
     _load_all()
-    endings = {PurePosixPath(pattern).suffix for pattern in source.path}
+    endings = {_ending(pattern) for pattern in source.path}
     if len(endings) == 1:
         ending = endings.pop()
         for registered in _known.values():
@@ -109,6 +129,13 @@ def _infer(source: Source, path: str) -> Registered:
         expected=f"one of: {', '.join(sorted(end for known in _known.values() for end in known.extensions))}",
         fix=f"add `format:`, one of {', '.join(sorted(_known))}",
     )
+
+
+def _ending(pattern: str) -> str:
+    """The extension that says the format: compressed lines have that of the lines."""
+    compressed = compression_of(pattern)
+    found = PurePosixPath(pattern if compressed is None else pattern.removesuffix(compressed)).suffix
+    return found or compressed or ""
 
 
 @cache

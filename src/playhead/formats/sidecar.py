@@ -16,7 +16,7 @@ import numpy.typing as npt
 from playhead.errors import RecipeError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import BOM
-from playhead.store import File, is_url, replacing, writing_to
+from playhead.store import File, compression_of, is_url, replacing, writing_to
 from playhead.types import UIntArray
 
 _NUM_SAMPLED = 64
@@ -35,6 +35,8 @@ def sidecar_path(path: str, indexes_root: str | None) -> Path:
 
 def load(file: File, limits: ScanLimits) -> UIntArray | None:
     """The first byte of every line (blank ones too) from a valid sidecar; None where there is none."""
+    if compression_of(file.path) is not None:  # no tool writes one for what it cannot seek in
+        return None
     offsets = offsets_in(file, sidecar_path(file.path, limits.indexes_root))
     if offsets is None:
         return None

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from playhead.errors import DataError, PlayheadError, PrepareError
+from playhead.formats.megatron_idx import Idx
 from playhead.jobs import Call, Job, Local, run_jobs
 from playhead.megatron.blending import exhaustive_rows, weighted_rows
 from playhead.megatron.cache_plan import BlendEntry, DatasetEntry, Entry, text_of
@@ -22,7 +23,6 @@ from playhead.megatron.entry_files import (
     description_path,
     manifest_path,
 )
-from playhead.megatron.idx import Idx
 from playhead.megatron.samples import sample_rows
 from playhead.megatron.staging import Sink, staged
 from playhead.megatron.twister import Twister

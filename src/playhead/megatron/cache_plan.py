@@ -15,7 +15,7 @@ from math import ceil
 from typing import Any
 
 from playhead.errors import DataError, RecipeError
-from playhead.megatron.idx import Idx
+from playhead.formats.megatron_idx import Idx
 from playhead.megatron.job import LARGEST_COUNT, MOST_PREFIXES, MegatronBlend, MegatronJob
 from playhead.megatron.samples import num_samples_of
 from playhead.megatron.splits import SPLITS, SplitBounds, SplitMatrix, normalise, sequences_of, split_matrix

@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from playhead.formats.megatron_idx import Idx
 from playhead.jobs import default_workers
 from playhead.megatron.arguments import MegatronRequest
 from playhead.megatron.cache_plan import BlendEntry, Entry, plan_cache, text_of
 from playhead.megatron.cache_report import CheckReport, Finding
 from playhead.megatron.entry_files import state_of
-from playhead.megatron.idx import Idx
 from playhead.megatron.job_indexes import open_indexes
 from playhead.megatron.sequences import misread_tokens
 from playhead.megatron.staging import sweep

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from playhead.errors import DataError
+from playhead.formats.megatron_idx import Idx
 from playhead.index.arrays import npy_header
 from playhead.megatron.cache_plan import BlendEntry, DatasetEntry, Entry, text_of
-from playhead.megatron.idx import Idx
 from playhead.megatron.samples import CHUNK_ROWS, sample_dtype, sample_rows
 from playhead.types import Array
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from playhead.errors import Failure, PlayheadError, PrepareError
+from playhead.formats.megatron_idx import Idx, idx_path, open_idx
 from playhead.jobs import Call, Local, run_jobs
-from playhead.megatron.idx import Idx, idx_path, open_idx
 from playhead.megatron.job import MegatronJob
-from playhead.megatron.splits import split_matrix
+from playhead.megatron.splits import sequences_of, split_matrix
 from playhead.store import Files
 
 
@@ -24,13 +24,16 @@ def open_indexes(
     bounds = [(0.0, 1.0)] if job.split is None else [pair for pair in split_matrix(job.split) if pair is not None]
     outcomes: dict[str, Any] = {}
 
+    def ranges_of(num_sequences: int) -> list[tuple[int, int]]:
+        return [sequences_of(pair, num_sequences) for pair in bounds]
+
     def collect(call: Call[Idx], outcome: Any) -> None:
         outcomes[call.name] = outcome
         if done is not None:
             done(call.name)
 
     prefixes = job.prefixes()
-    calls = [Call(prefix, partial(open_idx, files, prefix, bounds)) for prefix in prefixes]
+    calls = [Call(prefix, partial(open_idx, files, prefix, ranges_of)) for prefix in prefixes]
     run_jobs(calls, Local(workers, threads=True), collect)
     errors = {prefix: outcomes[prefix] for prefix in prefixes if isinstance(outcomes[prefix], PlayheadError)}
     if len(errors) == 1:

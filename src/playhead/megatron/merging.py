@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError, RecipeError
-from playhead.megatron.idx import Idx, bin_path, open_idx, write_idx
+from playhead.formats.megatron_idx import Idx, bin_path, open_idx, write_idx
 from playhead.store import Files, open_file, replacing
 
 

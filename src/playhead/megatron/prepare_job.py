@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from playhead.errors import Failure, PlayheadError, PrepareError
+from playhead.formats.megatron_idx import Idx
 from playhead.jobs import Call, Local, default_workers, run_jobs
 from playhead.megatron.arguments import MegatronRequest
 from playhead.megatron.build_entry import build_blend, build_dataset, explaining
@@ -18,7 +19,6 @@ from playhead.megatron.cache_plan import BlendEntry, CachePlan, Entry, plan_cach
 from playhead.megatron.cache_report import CacheProgress, CacheReport, EntryReport
 from playhead.megatron.entry_files import manifest_of, num_bytes_of, state_of
 from playhead.megatron.estimate import memory_needed, seconds_needed, workers_for
-from playhead.megatron.idx import Idx
 from playhead.megatron.job_indexes import open_indexes
 from playhead.megatron.sequences import write_sequences
 from playhead.megatron.staging import sweep

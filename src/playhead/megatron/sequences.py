@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from playhead.errors import RecipeError
-from playhead.megatron.idx import DTYPES, Idx
+from playhead.formats.megatron_idx import DTYPES, Idx
 from playhead.store import replacing
 
 _INT32, _UINT16 = 4, 8

@@ -19,8 +19,8 @@ import numpy as np
 
 from playhead.errors import DataError, PlayheadError, RecipeError
 from playhead.fingerprint import digest, digest_bytes
+from playhead.formats.megatron_idx import best_dtype, bin_path, open_idx, write_idx
 from playhead.jobs import Local, run_jobs
-from playhead.megatron.idx import best_dtype, bin_path, open_idx, write_idx
 from playhead.megatron.merging import WrittenDataset, merge_prefixes
 from playhead.store import File, Files, fresh_directory, open_file, replacing
 

@@ -17,7 +17,8 @@ from playhead.prepare.report import Compiling, Event, PrepareReport
 from playhead.recipe.tree import Leaf, branches, leaves
 from playhead.recipe.values import Recipe
 from playhead.resolve.shard_ranges import shard_ranges
-from playhead.store import Files, all_files
+from playhead.store import Files, all_files, with_views
+from playhead.store.compressed import OnMissing
 
 _LEAST_MEMORY_MB = 8
 
@@ -59,7 +60,7 @@ def prepare(
     options = PrepareOptions(
         workers=default_workers() if workers is None else max(1, workers),
         memory_bytes=memory_mb << 20,
-        files=all_files() if files is None else files,
+        files=_files(files, recipe.cache_dir, "build" if dry_run else "write"),
         indexes_root=recipe.indexes_root,
         force=force,
         sidecars=sidecars,
@@ -85,6 +86,10 @@ def prepare(
         compile_kernels(recipe)
     reports = tuple(outcome.report for outcome in outcomes if outcome.report is not None)
     return PrepareReport(reports, dry_run=dry_run)
+
+
+def _files(given: Files | None, cache_dir: str, on_missing: OnMissing) -> Files:
+    return all_files(cache_dir, on_missing) if given is None else with_views(given, cache_dir, on_missing)
 
 
 def _attempt(leaf: Leaf, recipe: Recipe, options: PrepareOptions, dry_run: bool) -> Outcome:

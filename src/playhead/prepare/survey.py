@@ -13,6 +13,7 @@ from playhead.formats.rows import Shard
 from playhead.index.integrity import damaged_arrays
 from playhead.index.layout import FileEntry, Layout, files_now
 from playhead.index.opened import Index, open_index
+from playhead.prepare.decompress import decompress_new
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.parts import PartSummary, part_path, read_summary
 
@@ -65,7 +66,9 @@ def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list
     failures: list[Failure] = []
     shards: list[Shard] = []
     found: list[tuple[FileEntry, ...]] = []
-    for shard in layout.registered.format.discover(layout.leaf.source, options.files):
+    discovered = layout.registered.format.discover(layout.leaf.source, options.files)
+    decompress_new(discovered, options)
+    for shard in discovered:
         now = attempt(layout, shard, lambda shard: files_now(shard, options.files), failures)
         if now is not None:
             shards.append(shard)

@@ -21,7 +21,7 @@ from playhead.read.samples import SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
 from playhead.recipe.tree import Leaf, sample_key
 from playhead.recipe.values import Recipe
-from playhead.store import Files, all_files
+from playhead.store import Files, all_files, with_views
 from playhead.types import IntArray
 
 
@@ -82,7 +82,8 @@ class Reader:
         stored_arrays: bool = False,
     ) -> None:
         self._recipe = recipe
-        files = all_files() if files is None else files
+        cache_dir = recipe.cache_dir
+        files = all_files(cache_dir, "refuse") if files is None else with_views(files, cache_dir, "refuse")
         self._streams = [
             [
                 _Source(

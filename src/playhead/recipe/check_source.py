@@ -9,8 +9,9 @@ from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Leaf
 from playhead.recipe.values import KeepRule, Length, Source
 
-_JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
+_JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst")
 _DEFAULT_SHUFFLE_GROUP = 8
+_UNPACKED = {".tar.gz": "gunzip", ".tgz": "gunzip", ".tar.zst": "zstd -d", ".tar.bz2": "bunzip2", ".tar.xz": "unxz"}
 
 
 def check_source(leaf: Leaf) -> None:
@@ -18,6 +19,8 @@ def check_source(leaf: Leaf) -> None:
     where = f'{leaf.path} "{source.name}"'
     if not source.path or not all(source.path):
         raise RecipeError(f"{where}: `path` names no file", found=str(source.path))
+    for path in source.path:
+        _check_readable(path, where)
     if source.shuffle_group != _DEFAULT_SHUFFLE_GROUP and source.shuffle != "shards":
         raise RecipeError(
             f"{where}: `shuffle_group` counts shards, and the shuffle is not by shards",
@@ -41,6 +44,25 @@ def check_source(leaf: Leaf) -> None:
         check_function_name(source.map, f"{leaf.path}.map")
     for key, rule in source.keep.items():
         _check_rule(key, rule, f"{leaf.path}.keep.{key}")
+
+
+def _check_readable(path: str, where: str) -> None:
+    """Refuse what can only be read from its beginning to its end, with the command that makes it indexable."""
+    if path.startswith("pipe:"):
+        raise RecipeError(
+            f"{where}: the output of a command cannot be read in any order",
+            found=path,
+            expected="files, or the addresses of objects (s3://, gs://, az://, https://)",
+            fix=f"give the address itself, or write the output to a file: {path[5:].strip()} > part-0.tar",
+        )
+    for ending, command in _UNPACKED.items():
+        if path.endswith(ending):
+            raise RecipeError(
+                f"{where}: a compressed tar cannot be read in any order",
+                found=path,
+                expected="a tar that is not compressed; its members may be",
+                fix=f"{command} {path}, and name what it writes",
+            )
 
 
 def _is_json_lines(source: Source) -> bool:

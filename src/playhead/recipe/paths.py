@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from playhead.recipe.by_format import path_options
 from playhead.recipe.patterns import expand_braces
-from playhead.recipe.values import Evaluation, Group, MediaOptions, Recipe, Source
+from playhead.recipe.tree import with_sources
+from playhead.recipe.values import MediaOptions, Recipe, Source
 from playhead.store import is_url
 
 
 def place(recipe: Recipe, directory: Path) -> Recipe:
     """Law: placing a placed recipe changes nothing, whatever the directory."""
-    evaluation = {
-        name: _place_evaluation(chosen, directory, f"evaluation.{name}") for name, chosen in recipe.evaluation.items()
-    }
     return msgspec.structs.replace(
-        recipe,
-        sources=[_place_entry(entry, directory, f"sources[{i}]") for i, entry in enumerate(recipe.sources)],
-        evaluation=evaluation,
+        with_sources(recipe, partial(_place_source, directory)),
         media=_place_media(recipe.media, directory),
         cache_dir=absolute(recipe.cache_dir, directory),
         indexes_root=absolute(recipe.indexes_root, directory) if recipe.indexes_root is not None else None,
@@ -38,19 +37,7 @@ def absolute(path: str, directory: Path) -> str:
     return path if is_url(path) else os.path.normpath(directory / Path(path).expanduser())
 
 
-def _place_evaluation(chosen: Evaluation, directory: Path, path: str) -> Evaluation:
-    sources = [_place_source(source, directory, f"{path}.sources[{i}]") for i, source in enumerate(chosen.sources)]
-    return msgspec.structs.replace(chosen, sources=sources)
-
-
-def _place_entry(entry: Source | Group, directory: Path, path: str) -> Source | Group:
-    if isinstance(entry, Source):
-        return _place_source(entry, directory, path)
-    members = [_place_entry(member, directory, f"{path}.sources[{i}]") for i, member in enumerate(entry.sources)]
-    return msgspec.structs.replace(entry, sources=members)
-
-
-def _place_source(source: Source, directory: Path, path: str) -> Source:
+def _place_source(directory: Path, source: Source, path: str) -> Source:
     def placed(patterns: list[str], where: str) -> list[str]:
         return [
             absolute(found, directory)
@@ -58,9 +45,16 @@ def _place_source(source: Source, directory: Path, path: str) -> Source:
             for found in expand_braces(pattern, f"{where}[{i}]" if len(patterns) > 1 else where)
         ]
 
+    def option(value: Any, where: str) -> Any:
+        patterns = [value] if isinstance(value, str) else value
+        texts = isinstance(patterns, list) and all(isinstance(pattern, str) for pattern in patterns)
+        return placed(patterns, where) if texts else value  # what is not a path is refused with the other options
+
+    options = {name: option(source.options[name], f"{path}.options.{name}") for name in path_options(source)}
     return msgspec.structs.replace(
         source,
         path=placed(source.path, f"{path}.path"),
         drop_ids=placed(source.drop_ids, f"{path}.drop_ids"),
         drop_rows=placed(source.drop_rows, f"{path}.drop_rows"),
+        options=source.options | options,
     )

@@ -6,12 +6,14 @@ every source as a `Leaf` with its path in the recipe, so that errors can name it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+import msgspec
 
 from playhead.errors import RecipeError
 from playhead.recipe.units import in_units, length_limit
-from playhead.recipe.values import Batching, Bucket, Group, Recipe, Source, Unit, WeightsIn
+from playhead.recipe.values import Batching, Bucket, Evaluation, Group, Recipe, Source, Unit, WeightsIn
 from playhead.seeds import key
 
 MAIN = "main"
@@ -139,6 +141,26 @@ def leaves(recipe: Recipe) -> tuple[Leaf, ...]:
     for split in recipe.evaluation:
         found += evaluation_branch(recipe, split).leaves()
     return tuple(found)
+
+
+def with_sources(recipe: Recipe, change: Callable[[Source, str], Source]) -> Recipe:
+    """The recipe with every source changed; the function is given the source and its path in the recipe."""
+
+    def changed(entry: Source | Group, path: str) -> Source | Group:
+        if isinstance(entry, Source):
+            return change(entry, path)
+        members = [changed(member, f"{path}.sources[{i}]") for i, member in enumerate(entry.sources)]
+        return msgspec.structs.replace(entry, sources=members)
+
+    def changed_set(chosen: Evaluation, path: str) -> Evaluation:
+        sources = [change(source, f"{path}.sources[{i}]") for i, source in enumerate(chosen.sources)]
+        return msgspec.structs.replace(chosen, sources=sources)
+
+    return msgspec.structs.replace(
+        recipe,
+        sources=[changed(entry, f"sources[{i}]") for i, entry in enumerate(recipe.sources)],
+        evaluation={name: changed_set(chosen, f"evaluation.{name}") for name, chosen in recipe.evaluation.items()},
+    )
 
 
 def map_of(recipe: Recipe, leaf: Leaf) -> tuple[str, str] | None:

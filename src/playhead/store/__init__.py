@@ -1,9 +1,11 @@
 """Comes in: paths or URLs, and byte ranges. Goes out: listings, sizes and marks, bytes; and files written in one piece.
 
 Local files, objects in S3, Google Cloud Storage, Azure and on web servers, and memory, by one protocol: `Files`.
+Compressed lines are seen decompressed.
 """
 
 from playhead.store.addresses import is_url
+from playhead.store.compressed import CompressedFiles, compressed_files, compression_of, with_views
 from playhead.store.counting import CountingFiles
 from playhead.store.files import Buffer, Extent, File, Files, Ranges, Stamp, list_files, open_file
 from playhead.store.joining import JoiningFiles
@@ -17,6 +19,7 @@ from playhead.store.writing import fresh_directory, replacing, swap_directory, s
 __all__ = [
     "MEMORY",
     "Buffer",
+    "CompressedFiles",
     "CountingFiles",
     "Extent",
     "File",
@@ -29,6 +32,8 @@ __all__ = [
     "SchemeFiles",
     "Stamp",
     "all_files",
+    "compressed_files",
+    "compression_of",
     "fresh_directory",
     "is_url",
     "list_files",
@@ -39,5 +44,6 @@ __all__ = [
     "swap_directory",
     "sync_directory",
     "unreadable",
+    "with_views",
     "writing_to",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from playhead.store.addresses import is_url
+from playhead.store.compressed import CompressedFiles, OnMissing, with_views
 from playhead.store.files import Buffer, Files, Ranges, Stamp
 from playhead.store.joining import JoiningFiles
 from playhead.store.local import LocalFiles
@@ -37,6 +38,11 @@ class SchemeFiles:
         return MEMORY if path.startswith(SCHEME) else self.remote
 
 
-def all_files() -> Files:
-    """Every kind of path, near ranges read together."""
-    return JoiningFiles(SchemeFiles())
+def all_files(cache_dir: str | None = None, on_missing: OnMissing = "build") -> Files:
+    """Every kind of path, near ranges read together, and compressed lines seen decompressed.
+
+    `cache_dir` is that of a recipe, where `prepare` keeps what it takes to read in the middle of a gzip file;
+    `on_missing` says what becomes of a file of which it has nothing.
+    """
+    files = SchemeFiles()
+    return JoiningFiles(CompressedFiles(files) if cache_dir is None else with_views(files, cache_dir, on_missing))

@@ -69,7 +69,7 @@ class _Written:
 
     def samples(self, index: Index, rows: Sequence[int]) -> list[Sample]:
         """Some raw rows, read by a reader of their own."""
-        layout, files = self.layout, all_files()
+        layout, files = self.layout, all_files(self._recipe.cache_dir, "refuse")
         reader = layout.registered.format.open(layout.leaf.source, files)
         return read_rows(reader.read, index.locate(np.array(rows, dtype=np.int64), Fetch(files, index.stamps)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from playhead.errors import DataError, StoreError
 from playhead.fingerprint import DIGEST_BYTES
-from playhead.megatron.splits import SplitBounds, sequences_of
 from playhead.store import File, Files, Ranges, open_file, replacing
 from playhead.types import Array, IntArray
 
@@ -66,9 +65,15 @@ class Idx:
         count = (self.num_sequences if end is None else end) - first
         return self._array("<i4", count, HEADER.size + 4 * first)
 
-    def document_marks(self) -> IntArray:
-        """The first sequence of each document, and the number of sequences at the end."""
-        return self._array("<i8", self.num_document_marks, HEADER.size + 12 * self.num_sequences)
+    def pointers(self, first: int = 0, end: int | None = None) -> IntArray:
+        """Where the sequences in [first, end) begin in the `.bin`."""
+        count = (self.num_sequences if end is None else end) - first
+        return self._array("<i8", count, HEADER.size + 4 * self.num_sequences + 8 * first)
+
+    def document_marks(self, first: int = 0, end: int | None = None) -> IntArray:
+        """The first sequence of each document in [first, end); the last mark is the number of sequences."""
+        count = (self.num_document_marks if end is None else end) - first
+        return self._array("<i8", count, HEADER.size + 12 * self.num_sequences + 8 * first)
 
     def modes(self) -> npt.NDArray[np.int8]:
         offset = HEADER.size + 12 * self.num_sequences + 8 * self.num_document_marks
@@ -90,8 +95,10 @@ def bin_path(prefix: str) -> str:
     return f"{prefix}.bin"
 
 
-def open_idx(files: Files, prefix: str, bounds: Sequence[SplitBounds] = ()) -> Idx:
-    """Read and check an index, and add up the tokens within each of the bounds.
+def open_idx(
+    files: Files, prefix: str, ranges_of: Callable[[int], Sequence[tuple[int, int]]] = lambda _num_sequences: ()
+) -> Idx:
+    """Read and check an index, and add up the tokens within each range of sequences, of so many, that is asked for.
 
     Law: one that is returned has all its parts, and its `.bin` is as long as it says.
     """
@@ -100,12 +107,16 @@ def open_idx(files: Files, prefix: str, bounds: Sequence[SplitBounds] = ()) -> I
         code, num_sequences, num_marks = _header(file)
         has_modes = _has_modes(file, num_sequences, num_marks)
         _check_last_mark(file, num_sequences, num_marks)
-        ranges = [sequences_of(pair, num_sequences) for pair in bounds]
         whole = (0, num_sequences)
-        counts, digest = _scan_lengths(file, num_sequences, [whole, *ranges])
+        counts, digest = _scan_lengths(file, num_sequences, [whole, *ranges_of(num_sequences)])
     found = Idx(prefix, file, code, num_sequences, num_marks, has_modes, counts[whole], counts, digest)
     _check_bin(files, found)
     return found
+
+
+def token_type(file: File) -> np.dtype[np.generic]:
+    """The type of the tokens that an index is of, by its header."""
+    return DTYPES[_header(file)[0]]
 
 
 @contextmanager

@@ -1,0 +1,42 @@
+"""Compressed files read whole, once, to find where reading may begin in them: by all workers, before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from playhead.errors import PlayheadError
+from playhead.formats.rows import Shard
+from playhead.jobs import run_jobs
+from playhead.prepare.options import PrepareOptions
+from playhead.store import Files, compressed_files
+
+
+@dataclass(frozen=True)
+class DecompressJob:
+    """A file to read whole."""
+
+    path: str
+    files: Files
+
+    @property
+    def name(self) -> str:
+        return self.path
+
+    def run(self) -> None:
+        self.files.stamp(self.path)
+
+
+def decompress_new(shards: Sequence[Shard], options: PrepareOptions) -> None:
+    """Read those of which nothing is known yet. What fails is left to the survey, which reports it with its shard."""
+    view = compressed_files(options.files)
+    sizes: dict[str, int] = {}
+    for shard in shards if view is not None else ():
+        for _, path in shard.files:
+            with suppress(PlayheadError):
+                assert view is not None
+                sizes[path] = view.num_unread_bytes(path)
+    jobs = [DecompressJob(path, options.files) for path, size in sizes.items() if size]
+    if len(jobs) > 1:
+        run_jobs(jobs, options.engine_for(len(jobs), sum(sizes.values())), lambda _job, _outcome: None)
