@@ -7,6 +7,7 @@ import decimal
 import io
 import json
 import wave
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deliveries import numpy_loader, rounds
+from playhead.formats.registry import format_of
+from playhead.formats.rows import Fetch
+from playhead.index.table import open_table
+from playhead.prepare import prepare
+from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
+from playhead.store import Files, all_files
 
 AUDIO_FEATURES = {b"huggingface": json.dumps({"info": {"features": {"audio": {"_type": "Audio"}}}}).encode()}
 
@@ -84,6 +91,39 @@ def parquet(table: pa.Table, rows_at_once: int, **how: Any) -> bytes:
     file = io.BytesIO()
     pq.write_table(table, file, row_group_size=rows_at_once, **how)
     return file.getvalue()
+
+
+def stream(table: pa.Table, rows_at_once: int, **how: Any) -> bytes:
+    return _ipc(pa.ipc.new_stream, table, rows_at_once, **how)
+
+
+def ipc_file(table: pa.Table, rows_at_once: int, **how: Any) -> bytes:
+    return _ipc(pa.ipc.new_file, table, rows_at_once, **how)
+
+
+def _ipc(opens: Any, table: pa.Table, rows_at_once: int, **how: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with opens(sink, table.schema, options=pa.ipc.IpcWriteOptions(**how)) as writer:
+        writer.write_table(table, max_chunksize=rows_at_once)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def recipe_of(folder: Path, source: dict[str, Any] | None = None, **fields: Any) -> Recipe:
+    """A recipe of one source, whose samples come as they are."""
+    values: dict[str, Any] = {"batching": {"type": "fixed", "size": 2}, "sequence": None, "collate": "list"}
+    return Recipe.parse({"sources": [{"name": "s", **(source or {})}], **values, **fields}, base_dir=folder)
+
+
+def read_rows(recipe: Recipe, order: Any = None, files: Files | None = None) -> list[dict[str, Any]]:
+    """Rows of the source read by a reader of their own, before media are decoded."""
+    prepare(recipe, workers=1)
+    leaf = leaves(recipe)[0]
+    table = open_table(leaf, recipe)
+    rows = np.arange(table.num_rows) if order is None else np.array(order)
+    files = all_files() if files is None else files
+    reader = format_of(leaf.source, leaf.path).format.open(leaf.source, files)
+    return list(reader.read(table.locate(rows, Fetch(files, table.index.stamps))))
 
 
 def wav(num_frames: int) -> bytes:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from columnar_data import AUDIO_FEATURES, check_ranks, every_type, expected_rows, parquet, plain, wav
+import columnar_data
+from columnar_data import AUDIO_FEATURES, check_ranks, every_type, expected_rows, parquet, plain, read_rows, wav
 from playhead import Loader
 from playhead.errors import DataError, PlayheadError, PrepareError, RecipeError, StoreError
 from playhead.formats.media import Media
@@ -22,24 +23,12 @@ from playhead.index.table import open_table
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
-from playhead.store import CountingFiles, Files, LocalFiles, all_files
+from playhead.store import CountingFiles, LocalFiles, all_files
 from playhead.testing import check_format
 
 
 def recipe_of(folder: Path, source: dict[str, Any] | None = None, **fields: Any) -> Recipe:
-    values: dict[str, Any] = {"batching": {"type": "fixed", "size": 2}, "sequence": None, "collate": "list"}
-    given = {"name": "p", "path": "*.parquet", **(source or {})}
-    return Recipe.parse({"sources": [given], **values, **fields}, base_dir=folder)
-
-
-def read_all(recipe: Recipe, order: Any = None, files: Files | None = None) -> list[dict[str, Any]]:
-    """Rows read back by a reader of their own."""
-    prepare(recipe, workers=1)
-    leaf = leaves(recipe)[0]
-    table = open_table(leaf, recipe)
-    rows = np.arange(table.num_rows) if order is None else np.array(order)
-    fetch = Fetch(all_files() if files is None else files, table.index.stamps)
-    return list(ParquetReader(leaf.source).read(table.locate(rows, fetch)))
+    return columnar_data.recipe_of(folder, {"path": "*.parquet", **(source or {})}, **fields)
 
 
 def test_parquet_keeps_the_contract() -> None:
@@ -57,11 +46,11 @@ def test_every_type_is_read_as_arrow_reads_it(tmp_path: Path, how: dict[str, Any
     table = every_type()
     (tmp_path / "a.parquet").write_bytes(parquet(table, 4, **how))
     expected = expected_rows(pq.read_table(tmp_path / "a.parquet"))
-    found = read_all(recipe_of(tmp_path))
+    found = read_rows(recipe_of(tmp_path))
     assert [plain(sample) for sample in found] == expected
     assert list(found[0]) == table.column_names
     order = np.random.default_rng(1).permutation(len(expected))
-    assert [plain(sample) for sample in read_all(recipe_of(tmp_path), order)] == [expected[i] for i in order]
+    assert [plain(sample) for sample in read_rows(recipe_of(tmp_path), order)] == [expected[i] for i in order]
     assert found[4]["tokens"].dtype == np.int16
     assert found[4]["scores"].dtype == np.float64
     assert found[1]["gaps"] == [1, None, 1]
@@ -77,7 +66,7 @@ def test_files_of_datasets_give_its_rows(tmp_path: Path, monkeypatch: pytest.Mon
     rows = [{"id": i, "text": f"t{i}", "tags": [str(i)] * (i % 3), "deep": {"a": [i], "b": None}} for i in range(50)]
     dataset = datasets.Dataset.from_list(rows)
     dataset.to_parquet(tmp_path / "a.parquet", batch_size=7)
-    assert [plain(sample) for sample in read_all(recipe_of(tmp_path))] == list(dataset)
+    assert [plain(sample) for sample in read_rows(recipe_of(tmp_path))] == list(dataset)
 
 
 def test_lengths_ids_columns_and_rules_are_read_from_their_columns_alone(tmp_path: Path) -> None:
@@ -117,7 +106,7 @@ def test_a_scan_without_content_reads_the_footer_only_and_with_it_the_columns_as
     prepare(recipe_of(tmp_path, {"length": "n"}), processes=False, files=files)
     assert files.counts["bytes"] < 1 << 17
     files = CountingFiles(LocalFiles())
-    found = read_all(recipe_of(tmp_path, {"options": {"columns": ["n"]}}), [7, 450, 8], files)
+    found = read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"]}}), [7, 450, 8], files)
     assert found == [{"n": 7}, {"n": 450}, {"n": 8}]
     assert files.counts["bytes"] < 1 << 17
 
@@ -158,7 +147,7 @@ def test_audio_columns_become_media_by_the_features_or_by_the_options(tmp_path: 
     named = table.replace_schema_metadata(AUDIO_FEATURES)
     (tmp_path / "a.parquet").write_bytes(parquet(named, 3))
     recipe = recipe_of(tmp_path, {"options": {"audio": ["plain"]}, "shuffle": "none"}, epochs=1)
-    found = read_all(recipe)
+    found = read_rows(recipe)
     assert found[1]["audio"] == Media("audio", data=wav(11), base=str(tmp_path))
     assert found[3]["audio"] == Media("audio", path="beside.wav", base=str(tmp_path))
     assert found[3]["plain"] == Media("audio", data=wav(5))
@@ -206,7 +195,7 @@ def test_broken_pages_are_an_error_that_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(PrepareError, match=r"a\.parquet, row group 0: broken"):
         prepare(recipe_of(tmp_path, {"length": "n"}), workers=1)
     with pytest.raises(DataError, match=r"a\.parquet, row group 0: broken"):
-        read_all(recipe_of(tmp_path))
+        read_rows(recipe_of(tmp_path))
 
 
 def test_wrong_values_name_the_file_and_the_row(tmp_path: Path) -> None:
@@ -230,7 +219,7 @@ def test_a_text_that_is_not_utf8_names_its_row(tmp_path: Path) -> None:
         prepare(recipe_of(tmp_path, {"ids": "text"}), workers=1)
     recipe = recipe_of(tmp_path)
     prepare(recipe)
-    with pytest.raises(DataError, match=r'source "p", row 1 .*a\.parquet.*row 1 of the block.*: a text is not UTF-8'):
+    with pytest.raises(DataError, match=r'source "s", row 1 .*a\.parquet.*row 1 of the block.*: a text is not UTF-8'):
         list(Loader(recipe))
 
 
@@ -241,8 +230,8 @@ def test_a_column_that_one_file_lacks_is_an_error_that_names_it(tmp_path: Path) 
         prepare(recipe_of(tmp_path, {"options": {"columns": ["n", "text"]}}), workers=1)
     for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
         with pytest.raises(DataError, match=r'b\.parquet: there is no column "text"'):
-            read_all(recipe_of(tmp_path), order)
-    assert read_all(recipe_of(tmp_path, {"options": {"columns": ["n"]}}), [3, 0]) == [{"n": 4}, {"n": 1}]
+            read_rows(recipe_of(tmp_path), order)
+    assert read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"]}}), [3, 0]) == [{"n": 4}, {"n": 1}]
 
 
 def test_types_that_are_not_read_are_refused_by_name(tmp_path: Path) -> None:
@@ -250,9 +239,9 @@ def test_types_that_are_not_read_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"times": times, "n": [1]}), 2))
     with pytest.raises(PrepareError, match=r'a\.parquet: column "times.* is of a type that is not read'):
         prepare(recipe_of(tmp_path), workers=1)
-    assert read_all(recipe_of(tmp_path, {"options": {"columns": ["n"]}})) == [{"n": 1}]
+    assert read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"]}})) == [{"n": 1}]
     with pytest.raises(DataError, match=r'a\.parquet: column "n" holds no audio'):
-        read_all(recipe_of(tmp_path, {"options": {"columns": ["n"], "audio": ["n"]}}))
+        read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"], "audio": ["n"]}}))
 
 
 def test_a_file_that_changes_under_a_running_loader_is_a_store_error(tmp_path: Path) -> None:

@@ -48,13 +48,13 @@ def check_spec(path: str, spec: Spec) -> None:
             )
 
 
-def collect(spec: Spec, columns: Mapping[str, Any], num_rows: int, first_row: int, path: str) -> dict[str, Array]:
-    """The arrays of the schema, of some rows whose columns are read; the first is row `first_row` of the file."""
+def collect(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
+    """The arrays of the schema, of the rows of these numbers in the file, whose columns are read."""
     try:
-        found = _at_once(spec, columns, num_rows)
+        found = _at_once(spec, columns, len(numbers))
     except (UnicodeDecodeError, load_pyarrow().ArrowException):
         found = None
-    return _row_by_row(spec, columns, num_rows, first_row, path) if found is None else found
+    return _row_by_row(spec, columns, numbers, path) if found is None else found
 
 
 def _column_and_path(field: str, names: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -181,16 +181,16 @@ class _ScanRow:
         return self.value
 
 
-def _row_by_row(spec: Spec, columns: Mapping[str, Any], num_rows: int, first_row: int, path: str) -> dict[str, Array]:
+def _row_by_row(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
     """The slow, obvious way, which says which row is wrong and how."""
     collector = Collector(spec)
     readers = [column_of(array) for array in columns.values()]
-    for number in range(num_rows):
-        here = np.array([number])
+    for i, number in enumerate(numbers):
+        here = np.array([i])
         try:
             (value,) = as_rows(list(columns), [read(here) for read in readers], 1)
             collector.add(_ScanRow(value))
         except DataError as error:
-            error.at(f"{path}, row {first_row + number:,}")
+            error.at(f"{path}, row {number:,}")
             raise
     return collector.take()

@@ -51,13 +51,17 @@ def load_pyarrow() -> Any:
 
 
 @contextmanager
-def broken_as_data_errors(place: str) -> Iterator[None]:
-    """What Arrow refuses in a file is a DataError that names it; what fails in the storage stays what it is."""
+def broken_as_data_errors(path: str, part: str) -> Iterator[None]:
+    """What Arrow refuses in a part of a file is a DataError that names it; what fails in the storage stays as it is."""
     try:
         yield
+    except DataError as error:
+        if path not in error.problem:
+            error.at(f"{path}, {part}")
+        raise
     except (load_pyarrow().ArrowException, OSError, OverflowError) as error:
         raise DataError(
-            f"{place}: broken",
+            f"{path}, {part}: broken",
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
             fix="restore the file, or write it again",
         ) from error
@@ -131,7 +135,10 @@ def missing_column(path: str, name: str, names: Iterable[str]) -> DataError:
 
 
 def _check_type(path: str, name: str, kind: Any, *, inside: bool = False) -> None:
-    types = load_pyarrow().types
+    pa = load_pyarrow()
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
     refused = types.is_union(kind) or types.is_run_end_encoded(kind) or types.is_interval(kind)
     # Python has no nanoseconds: numpy's own stand for them, but not inside a list.
     nanoseconds = getattr(kind, "unit", None) == "ns" and (inside or types.is_time64(kind))
@@ -191,16 +198,20 @@ def _features(schema: Any) -> dict[str, str]:
         return {}
 
 
-def as_media(path: str, name: str, kind: MediaKind, type_: Any, column: Column) -> Column:
-    """A column of bytes, of paths, or of structs of both, as media."""
-    if not _holds_media(type_):
+def media_makers(path: str, schema: Any, options: ColumnOptions) -> dict[str, Callable[[Any], Media | None]]:
+    """What makes media of the values of a column, which are bytes, paths, or structs of both."""
+    base = path.rpartition("/")[0]
+    return {name: _maker(path, schema.field(name), kind, base) for name, kind in media_columns(schema, options).items()}
+
+
+def _maker(path: str, column: Any, kind: MediaKind, base: str) -> Callable[[Any], Media | None]:
+    if not _holds_media(column.type):
         raise DataError(
-            f'{path}: column "{name}" holds no {kind}',
-            found=str(type_)[:200],
+            f'{path}: column "{column.name}" holds no {kind}',
+            found=str(column.type)[:200],
             expected="bytes, a path, or a struct of `bytes` and `path`",
             fix="correct `options: {audio: [...]}`",
         )
-    base = path.rpartition("/")[0]
 
     def medium(value: Any) -> Media | None:
         if value is None:
@@ -209,7 +220,7 @@ def as_media(path: str, name: str, kind: MediaKind, type_: Any, column: Column) 
             return Media(kind, data=value.get("bytes"), path=value.get("path"), base=base)
         return Media(kind, path=value, base=base) if isinstance(value, str) else Media(kind, data=value)
 
-    return lambda rows: list(map(medium, column(rows)))
+    return medium
 
 
 def is_text(kind: Any) -> bool:
@@ -313,6 +324,16 @@ def struct_column(names: Sequence[str], columns: Sequence[Column], valid: Array 
     return with_nulls(found, valid)
 
 
+def as_samples(
+    names: Sequence[str], columns: Sequence[list[Any]], count: int, media: Mapping[str, Callable[[Any], Media | None]]
+) -> list[Sample]:
+    """The values of columns as rows, with those that hold media as media."""
+    if media:
+        found = zip(names, columns, strict=True)
+        columns = [list(map(media[name], values)) if name in media else values for name, values in found]
+    return as_rows(names, columns, count)
+
+
 def as_rows(names: Sequence[str], columns: Sequence[list[Any]], count: int) -> list[Sample]:
     if not columns:
         return [{} for _ in range(count)]
@@ -394,13 +415,3 @@ def _bounds(array: Any) -> Array:
 
 def _bytes(buffer: Any) -> memoryview:
     return memoryview(b"") if buffer is None else memoryview(buffer)
-
-
-def reader_columns(path: str, schema: Any, options: ColumnOptions, columns: Mapping[str, Column]) -> list[Column]:
-    """The columns of a sample in the order of their names, with those that hold media as media."""
-    media = media_columns(schema, options)
-    found = []
-    for name, column in columns.items():
-        kind = media.get(name)
-        found.append(column if kind is None else as_media(path, name, kind, schema.field(name).type, column))
-    return found

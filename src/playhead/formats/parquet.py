@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,15 @@ from playhead.formats.columns import (
     ColumnNames,
     ColumnOptions,
     Kept,
-    as_rows,
+    as_samples,
     broken_as_data_errors,
     chosen_columns,
     column_of,
     load_pyarrow,
-    reader_columns,
+    media_makers,
 )
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
+from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Block, Rows, Sample, Shard
 from playhead.formats.schema import Track
@@ -79,14 +80,14 @@ def _collected(
 ) -> dict[str, Array]:
     """What a scan collects of a row group, some rows at a time."""
     path, done, parts = footer.file.path, 0, list[dict[str, Array]]()
-    with broken_as_data_errors(f"{path}, row group {number:,}"):
+    with broken_as_data_errors(path, f"row group {number:,}"):
         opened = footer.open(_Positioned(footer.file.size, footer.file.read), buffer_size=limits.chunk_bytes)
         how = {"row_groups": [number], "columns": wanted, "use_threads": False}
         batches = opened.iter_batches(batch_size=_ROWS_AT_ONCE, **how) if wanted else [None]
         for batch in batches:
             count = num_rows if batch is None else batch.num_rows
             columns = {} if batch is None else {name: batch.column(name) for name in wanted}
-            parts.append(collect(spec, columns, count, first_row + done, path))
+            parts.append(collect(spec, columns, range(first_row + done, first_row + done + count), path))
             done += count
     if done != num_rows:
         raise _other_rows(path, number, done, num_rows)
@@ -128,7 +129,7 @@ class ParquetReader:
             self.kept.make_room()
             pieces = self._decoded(block, rows)
             self.kept.add(block, pieces, sum(piece.num_bytes for piece in pieces))
-        with broken_as_data_errors(f"{block.path}, byte {block.first:,}"):
+        with broken_as_data_errors(block.path, f"byte {block.first:,}"):
             if len(pieces) == 1:
                 return pieces[0].rows(numbers)
             samples: list[Sample] = [{}] * len(numbers)
@@ -146,18 +147,18 @@ class ParquetReader:
         chosen = chosen_columns(block.path, footer.schema, self._options)
         self._names.check(block.path, chosen)
         assert rows.fetch is not None
+        media = media_makers(block.path, footer.schema, self._options)
         ranges = footer.column_ranges(number, chosen)
         fetched = rows.fetch([block.path] * len(ranges.firsts), ranges)
-        with broken_as_data_errors(f"{block.path}, row group {number:,}"):
+        with broken_as_data_errors(block.path, f"row group {number:,}"):
             opened = footer.open(_Positioned(footer.file.size, _Fetched(footer.file, ranges, fetched).read))
             table = opened.read_row_group(number, columns=chosen, use_threads=False).select(chosen)
             if table.num_rows != footer.blocks[number][2]:
                 raise _other_rows(block.path, number, table.num_rows, footer.blocks[number][2])
             pieces, first = [], 0
             for batch in table.to_batches():
-                columns = {name: column_of(batch.column(name)) for name in chosen}
-                found = reader_columns(block.path, footer.schema, self._options, columns)
-                pieces.append(_Piece(first, first + batch.num_rows, chosen, found, batch.nbytes))
+                columns = [column_of(batch.column(name)) for name in chosen]
+                pieces.append(_Piece(first, first + batch.num_rows, chosen, columns, media, batch.nbytes))
                 first += batch.num_rows
         return pieces
 
@@ -178,10 +179,11 @@ class _Piece:
     end: int
     names: list[str]
     columns: list[Column]
+    media: dict[str, Callable[[Any], Media | None]]
     num_bytes: int
 
     def rows(self, numbers: IntArray) -> list[Sample]:
-        return as_rows(self.names, [column(numbers) for column in self.columns], len(numbers))
+        return as_samples(self.names, [column(numbers) for column in self.columns], len(numbers), self.media)
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ class _Footer:
         import pyarrow.parquet as pq
 
         first, tail = _tail(file)
-        with broken_as_data_errors(f"{file.path}, its footer"):
+        with broken_as_data_errors(file.path, "its footer"):
             metadata = pq.read_metadata(_Positioned(file.size, _Fetched(file, *_one(first, tail)).read))
             schema = metadata.schema.to_arrow_schema()
         blocks = {}

@@ -20,7 +20,7 @@ from playhead.recipe.shape import fit
 from playhead.recipe.values import Source
 
 ENTRY_POINTS = "playhead.formats"
-_OURS = ("playhead.formats.jsonl", "playhead.formats.parquet", "playhead.formats.webdataset")
+_OURS = tuple(f"playhead.formats.{name}" for name in ("arrow", "jsonl", "parquet", "webdataset"))
 
 F = TypeVar("F", bound=Callable[[], Format])
 S = TypeVar("S", bound=Struct)
