@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 Shuffle = Literal["none", "global", "shards"]
+ShuffleUnit = Literal["shard", "block"]
 Unit = Literal["tokens", "seconds", "bytes"]
 Overlong = Literal["error", "drop", "alone", "truncate"]
 Exhaustion = Literal["repeat", "stop_first", "stop_all", "drop"]
@@ -108,6 +109,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     weight: float | None = None
     shuffle: Shuffle = "global"
     shuffle_group: Count = 8
+    shuffle_unit: ShuffleUnit = "shard"
     length: Length | None = None
     output_length: Length | None = None
     ids: str | None = None

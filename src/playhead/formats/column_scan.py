@@ -1,0 +1,196 @@
+"""What a scan collects of columns: lengths, ids, numbers and rules, many rows at once.
+
+Law: `collect` gives what a Collector fed row by row gives. Where it cannot promise that, it goes row by row, which also
+finds the row that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import DataError
+from playhead.formats.collect import Collector
+from playhead.formats.columns import as_rows, column_of, is_number, is_text, is_text_or_bytes, load_pyarrow
+from playhead.formats.lengths import MISSING, whole_numbers
+from playhead.formats.rows import Sample
+from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
+from playhead.formats.spec import Spec
+from playhead.recipe.values import Length
+from playhead.seeds import hash_text
+from playhead.types import Array
+
+
+def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """The columns that a scan must read, of those there are; `chosen` are those that samples have."""
+    lengths = [length for length in (spec.length, spec.output_length) if length is not None]
+    if any(length.function is not None for length in lengths):
+        return list(chosen)
+    fields = [length.field for length in lengths if length.field is not None]
+    fields += [*spec.columns, *(match.name for match in spec.matches)]
+    if spec.ids is not None:
+        fields.append(spec.ids)
+    found = {_column_and_path(field, names)[0] for field in fields}
+    return [name for name in names if name in found]
+
+
+def check_spec(path: str, spec: Spec) -> None:
+    """Refuse lengths that a row of columns does not have."""
+    for length in (spec.length, spec.output_length):
+        if length is not None and length.unit == "bytes" and length.field is None:
+            raise DataError(
+                f"{path}: a row of columns has no size in bytes of its own",
+                expected="a column of text or bytes",
+                fix="name it: `length: {field: text, unit: bytes}`",
+            )
+
+
+def collect(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
+    """The arrays of the schema, of the rows of these numbers in the file, whose columns are read."""
+    try:
+        found = _at_once(spec, columns, len(numbers))
+    except (UnicodeDecodeError, load_pyarrow().ArrowException):
+        found = None
+    return _row_by_row(spec, columns, numbers, path) if found is None else found
+
+
+def _column_and_path(field: str, names: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The column with the longest name that begins the field, for "a.b" may be one; and the way into its structs."""
+    parts = field.split(".")
+    for count in range(len(parts), 0, -1):
+        name = ".".join(parts[:count])
+        if name in names:
+            return name, parts[count:]
+    return None, []
+
+
+def _field(columns: Mapping[str, Any], field: str) -> Any:
+    """The array of a field; None where there is none in any row."""
+    pa = load_pyarrow()
+    import pyarrow.compute as pc
+
+    name, inner = _column_and_path(field, list(columns))
+    if name is None:
+        return None
+    array = columns[name]
+    for part in inner:
+        array = _plain(array)
+        if not pa.types.is_struct(array.type) or array.type.get_field_index(part) < 0:
+            return None
+        array = pc.struct_field(array, part)
+    return _plain(array)
+
+
+def _plain(array: Any) -> Any:
+    """The array without what only says how it is stored."""
+    pa = load_pyarrow()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _at_once(spec: Spec, columns: Mapping[str, Any], num_rows: int) -> dict[str, Array] | None:
+    """The arrays; None where a row must be refused, or is of a kind that is looked at by itself."""
+    arrays: dict[str, Array] = {}
+    for name, length in ((LENGTHS, spec.length), (OUTPUTS, spec.output_length)):
+        if length is not None:
+            lengths = _lengths(length, columns)
+            if lengths is None:
+                return None
+            arrays[name] = lengths
+    for name in spec.columns:
+        numbers = _numbers(_field(columns, name), num_rows, missing=float("nan"))
+        if numbers is None:
+            return None
+        with np.errstate(over="ignore"):
+            arrays[column(name)] = numbers.astype(np.float32)
+    for match in spec.matches:
+        texts = _field(columns, match.name)
+        if texts is None or not is_text(texts.type):
+            arrays[column(match.column)] = np.zeros(num_rows, np.uint8)
+        else:
+            accepted = map(match.compile(), _values(texts))
+            arrays[column(match.column)] = np.fromiter(accepted, dtype=np.uint8, count=num_rows)
+    if spec.ids is not None:
+        ids = _field(columns, spec.ids)
+        if ids is None or ids.null_count or not (is_text(ids.type) or load_pyarrow().types.is_integer(ids.type)):
+            return None
+        arrays[IDS] = np.fromiter(map(hash_text, map(str, _values(ids))), dtype=np.uint64, count=num_rows)
+    return arrays
+
+
+def _values(array: Any) -> list[Any]:
+    values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    return values
+
+
+def _lengths(length: Length, columns: Mapping[str, Any]) -> Array | None:
+    if length.field is None:
+        return None
+    array = _field(columns, length.field)
+    if length.unit == "bytes" and array is not None and is_text_or_bytes(array.type):
+        import pyarrow.compute as pc
+
+        array = pc.binary_length(array)
+    elif length.unit == "bytes":
+        return None
+    values = None if array is None else _numbers(array, len(array))
+    return None if values is None else whole_numbers(values, length.unit)
+
+
+def _numbers(array: Any, num_rows: int, missing: float | None = None) -> Any:
+    """The numbers of a field as float64; None where a row has none, unless something stands for it."""
+    pa = load_pyarrow()
+    if array is None or pa.types.is_null(array.type):
+        return None if missing is None else np.full(num_rows, missing)
+    if not is_number(array.type) or (array.null_count and missing is None):
+        return None
+    numbers = array.cast(pa.float64(), safe=False)
+    return (numbers.fill_null(missing) if array.null_count else numbers).to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True)
+class _ScanRow:
+    """One row, seen by a Collector."""
+
+    value: Sample
+
+    def get(self, field: str) -> Any:
+        name, inner = _column_and_path(field, list(self.value))
+        value: Any = self.value if name is None else self.value[name]
+        for part in inner if name is not None else field.split("."):
+            if not isinstance(value, dict) or part not in value:
+                return MISSING
+            value = value[part]
+        return value.item() if isinstance(value, np.generic) else value
+
+    def size(self, field: str | None) -> int:
+        value = MISSING if field is None else self.get(field)
+        if isinstance(value, dict):
+            value = value.get("bytes")
+        if isinstance(value, str):
+            return len(value.encode())
+        if not isinstance(value, bytes):
+            raise DataError(f'column "{field}" has no size in bytes', found=repr(value)[:80])
+        return len(value)
+
+    def sample(self) -> Sample:
+        return self.value
+
+
+def _row_by_row(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
+    """The slow, obvious way, which says which row is wrong and how."""
+    collector = Collector(spec)
+    readers = [column_of(array) for array in columns.values()]
+    for i, number in enumerate(numbers):
+        here = np.array([i])
+        try:
+            (value,) = as_rows(list(columns), [read(here) for read in readers], 1)
+            collector.add(_ScanRow(value))
+        except DataError as error:
+            error.at(f"{path}, row {number:,}")
+            raise
+    return collector.take()

@@ -1,0 +1,329 @@
+"""Parquet: a row is a number in its row group, and a row group is read and decoded whole, in the columns asked for."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import DataError
+from playhead.formats.column_scan import check_spec, collect, scanned_columns
+from playhead.formats.columns import (
+    Column,
+    ColumnNames,
+    ColumnOptions,
+    Kept,
+    as_samples,
+    broken_as_data_errors,
+    chosen_columns,
+    column_of,
+    load_pyarrow,
+    media_makers,
+)
+from playhead.formats.contract import Chunk, RowReader, ScanLimits
+from playhead.formats.media import Media
+from playhead.formats.registry import options_of, register
+from playhead.formats.rows import Block, Rows, Sample, Shard
+from playhead.formats.schema import Track
+from playhead.formats.spec import Spec
+from playhead.recipe.values import Source
+from playhead.store import Buffer, File, Files, Ranges, list_files, open_file
+from playhead.types import Array, IntArray
+
+TRACK = "parquet"
+_BLOCKS = Track(TRACK, "blocks")
+_MAGIC = b"PAR1"
+_ENDING_BYTES = 8  # the size of the footer, and the magic
+_TAIL_BYTES = 1 << 16  # most footers are inside it
+_ROWS_AT_ONCE = 1 << 14
+_MOST_FOOTERS = 64
+_KEPT_BYTES = 256 << 20  # of row groups that may never be asked for again
+
+
+@register("parquet", extensions=(".parquet",), raw_members=False, options=ColumnOptions)
+class Parquet:
+    """Parquet files; row groups are blocks."""
+
+    decodes_blocks = True
+
+    def discover(self, source: Source, files: Files) -> Sequence[Shard]:
+        load_pyarrow()
+        return [Shard(((TRACK, path),)) for path in list_files(files, source.path)]
+
+    def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
+        footer = _Footer.read(open_file(files, shard.name))
+        chosen = chosen_columns(shard.name, footer.schema, options_of(ColumnOptions, spec.options))
+        check_spec(shard.name, spec)
+        wanted = scanned_columns(spec, footer.schema.names, chosen)
+        first_row = 0
+        for number, (first, end, num_rows) in footer.blocks.items():
+            arrays = {
+                _BLOCKS.array("block_firsts"): np.array([first], np.uint64),
+                _BLOCKS.array("block_ends"): np.array([end], np.uint64),
+                _BLOCKS.array("block_rows"): np.array([num_rows], np.uint64),
+            }
+            if spec.reads_content:
+                arrays |= _collected(footer, number, num_rows, spec, wanted, first_row, limits)
+            yield Chunk(num_rows, arrays)
+            first_row += num_rows
+
+    def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
+        return ParquetReader(source)
+
+
+def _collected(
+    footer: _Footer, number: int, num_rows: int, spec: Spec, wanted: list[str], first_row: int, limits: ScanLimits
+) -> dict[str, Array]:
+    """What a scan collects of a row group, some rows at a time."""
+    path, done, parts = footer.file.path, 0, list[dict[str, Array]]()
+    with broken_as_data_errors(path, f"row group {number:,}"):
+        opened = footer.open(_Positioned(footer.file.size, footer.file.read), buffer_size=limits.chunk_bytes)
+        how = {"row_groups": [number], "columns": wanted, "use_threads": False}
+        batches = opened.iter_batches(batch_size=_ROWS_AT_ONCE, **how) if wanted else [None]
+        for batch in batches:
+            count = num_rows if batch is None else batch.num_rows
+            columns = {} if batch is None else {name: batch.column(name) for name in wanted}
+            parts.append(collect(spec, columns, range(first_row + done, first_row + done + count), path))
+            done += count
+    if done != num_rows:
+        raise _other_rows(path, number, done, num_rows)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class ParquetReader:
+    """Reads rows. It keeps footers and, of decoded row groups, at most as many as two groups of the shuffle have."""
+
+    def __init__(self, source: Source) -> None:
+        load_pyarrow()
+        self._options = options_of(ColumnOptions, source.options)
+        self._names = ColumnNames()
+        self._footers: Kept[str, _Footer] = Kept(_MOST_FOOTERS)
+        most = 2 * source.shuffle_group if source.shuffle != "none" else 2
+        # In a global shuffle it is chance if a row group is asked for again while it is kept.
+        self.kept: Kept[Block, list[_Piece]] = Kept(most, _KEPT_BYTES if source.shuffle == "global" else None)
+
+    def read(self, rows: Rows) -> Iterable[Sample]:
+        numbers = rows.places[TRACK].numbers
+        assert numbers is not None
+        by_block: dict[Block, list[int]] = {}
+        for i, block in enumerate(rows.blocks(TRACK)):
+            by_block.setdefault(block, []).append(i)
+        if len(by_block) == 1:
+            (block,) = by_block
+            return self._rows_of(block, numbers, rows)
+        samples: list[Sample] = [{}] * len(numbers)
+        # What is kept comes first, so that nothing is dropped just before it is used.
+        for block in sorted(by_block, key=lambda block: self.kept.get(block) is None):
+            chosen = by_block[block]
+            for i, sample in zip(chosen, self._rows_of(block, numbers[chosen], rows), strict=True):
+                samples[i] = sample
+        return samples
+
+    def _rows_of(self, block: Block, numbers: IntArray, rows: Rows) -> list[Sample]:
+        pieces = self.kept.get(block)
+        if pieces is None:
+            self.kept.make_room()
+            pieces = self._decoded(block, rows)
+            self.kept.add(block, pieces, sum(piece.num_bytes for piece in pieces))
+        with broken_as_data_errors(block.path, f"byte {block.first:,}"):
+            if len(pieces) == 1:
+                return pieces[0].rows(numbers)
+            samples: list[Sample] = [{}] * len(numbers)
+            for piece in pieces:
+                inside = np.flatnonzero((numbers >= piece.first) & (numbers < piece.end))
+                found = piece.rows(numbers[inside] - piece.first)
+                for i, sample in zip(inside.tolist(), found, strict=True):
+                    samples[i] = sample
+            return samples
+
+    def _decoded(self, block: Block, rows: Rows) -> list[_Piece]:
+        """A row group in memory, in pieces of which each column is one array."""
+        footer = self._footer(block.path, rows)
+        number = footer.number_of(block)
+        chosen = chosen_columns(block.path, footer.schema, self._options)
+        self._names.check(block.path, chosen)
+        assert rows.fetch is not None
+        media = media_makers(block.path, footer.schema, self._options)
+        ranges = footer.column_ranges(number, chosen)
+        fetched = rows.fetch([block.path] * len(ranges.firsts), ranges)
+        with broken_as_data_errors(block.path, f"row group {number:,}"):
+            opened = footer.open(_Positioned(footer.file.size, _Fetched(footer.file, ranges, fetched).read))
+            table = opened.read_row_group(number, columns=chosen, use_threads=False).select(chosen)
+            if table.num_rows != footer.blocks[number][2]:
+                raise _other_rows(block.path, number, table.num_rows, footer.blocks[number][2])
+            pieces, first = [], 0
+            for batch in table.to_batches():
+                columns = [column_of(batch.column(name)) for name in chosen]
+                pieces.append(_Piece(first, first + batch.num_rows, chosen, columns, media, batch.nbytes))
+                first += batch.num_rows
+        return pieces
+
+    def _footer(self, path: str, rows: Rows) -> _Footer:
+        found = self._footers.get(path)
+        if found is None:
+            assert rows.fetch is not None
+            file = File(rows.fetch.files, path, rows.fetch.stamps[path])
+            found = self._footers.add(path, _Footer.read(file))
+        return found
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some rows of a row group, decoded."""
+
+    first: int
+    end: int
+    names: list[str]
+    columns: list[Column]
+    media: dict[str, Callable[[Any], Media | None]]
+    num_bytes: int
+
+    def rows(self, numbers: IntArray) -> list[Sample]:
+        return as_samples(self.names, [column(numbers) for column in self.columns], len(numbers), self.media)
+
+
+@dataclass(frozen=True)
+class _Footer:
+    """What a file says about itself. `blocks` are the first byte, the end and the rows of its row groups by number."""
+
+    file: File
+    metadata: Any
+    schema: Any
+    blocks: dict[int, tuple[int, int, int]]
+
+    @classmethod
+    def read(cls, file: File) -> _Footer:
+        import pyarrow.parquet as pq
+
+        first, tail = _tail(file)
+        with broken_as_data_errors(file.path, "its footer"):
+            metadata = pq.read_metadata(_Positioned(file.size, _Fetched(file, *_one(first, tail)).read))
+            schema = metadata.schema.to_arrow_schema()
+        blocks = {}
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            if group.num_rows:
+                spans = [_span(group.column(i)) for i in range(group.num_columns)]
+                begin, end = min(span[0] for span in spans), max(span[1] for span in spans)
+                if not 0 <= begin <= end <= file.size:
+                    raise DataError(
+                        f"{file.path}, row group {number:,}: is not inside the file",
+                        found=f"bytes {begin:,} to {end:,}",
+                        expected=f"bytes up to {file.size:,}",
+                        fix="restore the file, or write it again",
+                    )
+                blocks[number] = begin, end, group.num_rows
+        return cls(file, metadata, schema, blocks)
+
+    def open(self, source: _Positioned, buffer_size: int = 0) -> Any:
+        import pyarrow.parquet as pq
+
+        how = {"memory_map": False, "pre_buffer": False, "page_checksum_verification": True}
+        return pq.ParquetFile(source, metadata=self.metadata, buffer_size=buffer_size, **how)
+
+    def number_of(self, block: Block) -> int:
+        for number, (first, end, _) in self.blocks.items():
+            if (first, end) == (block.first, block.end):
+                return number
+        raise DataError(
+            f"{block.path}, byte {block.first:,}: no row group is here",
+            fix="run `playhead prepare --force` on the recipe",
+        )
+
+    def column_ranges(self, number: int, chosen: Sequence[str]) -> Ranges:
+        """The bytes of some columns of a row group."""
+        group = self.metadata.row_group(number)
+        wanted = {*chosen}
+        spans = []
+        for i in range(group.num_columns):
+            column = group.column(i)
+            path = column.path_in_schema
+            if path in wanted or any(path.startswith(f"{name}.") for name in wanted):
+                spans.append(_span(column))
+        return Ranges([first for first, _ in spans], [end for _, end in spans])
+
+
+def _span(column: Any) -> tuple[int, int]:
+    """The bytes of a column chunk: it begins with its dictionary, where it has one."""
+    first = int(column.data_page_offset)
+    if column.has_dictionary_page and 0 < column.dictionary_page_offset < first:
+        first = int(column.dictionary_page_offset)
+    return first, first + int(column.total_compressed_size)
+
+
+def _tail(file: File) -> tuple[int, bytes]:
+    """The end of a file with its whole footer, and where that begins."""
+    tail = file.read(max(0, file.size - _TAIL_BYTES), _TAIL_BYTES)
+    if len(tail) < _ENDING_BYTES or tail[-4:] != _MAGIC:
+        encrypted = tail[-4:] == b"PARE"
+        raise DataError(
+            f"{file.path}: {'is encrypted' if encrypted else 'has no footer'}",
+            found=f"{file.size:,} bytes, the last of them {tail[-4:]!r}",
+            expected=f"a Parquet file, which ends with {_MAGIC!r}",
+            fix="decrypt it first" if encrypted else "restore the file: it is cut short, or no Parquet file",
+        )
+    size = int.from_bytes(tail[-8:-4], "little") + _ENDING_BYTES
+    if size > file.size:
+        raise DataError(
+            f"{file.path}: its footer is cut short",
+            found=f"{file.size:,} bytes",
+            expected=f"a footer of {size:,} bytes",
+            fix="restore the file, or write it again",
+        )
+    first = file.size - size
+    return (file.size - len(tail), tail) if size <= len(tail) else (first, file.read(first, size))
+
+
+def _other_rows(path: str, number: int, found: int, expected: int) -> DataError:
+    return DataError(
+        f"{path}, row group {number:,}: holds another number of rows than the footer says",
+        found=f"{found:,}",
+        expected=f"{expected:,}",
+        fix="restore the file, or write it again",
+    )
+
+
+def _one(first: int, data: bytes) -> tuple[Ranges, Sequence[Buffer]]:
+    return Ranges([first], [first + len(data)]), [data]
+
+
+class _Fetched:
+    """Bytes of a file that are here; others are read when they are asked for."""
+
+    def __init__(self, file: File, ranges: Ranges, data: Sequence[Buffer]) -> None:
+        self._file, self._parts = file, list(zip(*ranges, data, strict=True))
+
+    def read(self, offset: int, size: int) -> Buffer:
+        for first, end, data in self._parts:
+            if first <= offset and offset + size <= end:
+                return memoryview(data)[offset - first : offset - first + size]
+        return self._file.read(offset, size)
+
+
+class _Positioned(io.RawIOBase):
+    """Reads at a place, as the file with a position that Arrow asks for."""
+
+    def __init__(self, size: int, read: Any) -> None:
+        self._size, self._read, self._at = size, read, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> Any:
+        found = self._read(self._at, self._size - self._at if size < 0 else min(size, self._size - self._at))
+        self._at += len(found)
+        return found
