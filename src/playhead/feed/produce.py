@@ -24,7 +24,7 @@ from playhead.read import Incident, Reader, Request
 from playhead.read.codecs import decoders
 from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
-from playhead.recipe.values import AudioOptions, Recipe
+from playhead.recipe.values import LENGTH_TOLERANCE_SECONDS, AudioOptions, Recipe
 from playhead.resolve.resolve import leaves_by_stream
 from playhead.store import Files
 
@@ -68,6 +68,8 @@ class Blueprint:
             decided.append([audio, decoders()])
         if recipe.masks != "always":
             decided.append({"masks": recipe.masks})
+        if recipe.length_tolerance != LENGTH_TOLERANCE_SECONDS:
+            decided.append({"length_tolerance": recipe.length_tolerance})
         return digest(decided)[:16]
 
     def check_picklable(self) -> None:

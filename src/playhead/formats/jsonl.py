@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from playhead.errors import DataError
 from playhead.formats import sidecar
-from playhead.formats.collect import Collector
+from playhead.formats.collect import Collector, Row
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import MISSING
@@ -97,11 +97,7 @@ class _JsonlReader:
         self.has_media = bool(media)
 
     def read(self, rows: Rows) -> Iterable[Sample]:
-        payloads = rows.payloads(TRACK)
-        try:
-            samples = list(map(_DECODER.decode, payloads))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            samples = [_placed_object(rows, i, data) for i, data in enumerate(payloads)]
+        samples = read_objects(rows, TRACK)
         return [self._with_media(rows, i, sample) for i, sample in enumerate(samples)] if self._media else samples
 
     def _with_media(self, rows: Rows, i: int, sample: Sample) -> Sample:
@@ -136,9 +132,18 @@ def _media(sample: Sample, fields: MediaFields, base: str) -> Media:
         ) from None
 
 
+def read_objects(rows: Rows, track: str) -> list[Sample]:
+    """The objects of rows; one that is broken is an error with its place."""
+    payloads = rows.payloads(track)
+    try:
+        return list(map(_DECODER.decode, payloads))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [_placed_object(rows, i, data) for i, data in enumerate(payloads)]
+
+
 def _placed_object(rows: Rows, i: int, data: Buffer) -> Sample:
     try:
-        return _object(bytes(data).rstrip(), "strict")
+        return row_object(bytes(data).rstrip(), "strict")
     except DataError as error:
         error.at(rows.place(i))
         raise
@@ -146,21 +151,31 @@ def _placed_object(rows: Rows, i: int, data: Buffer) -> Sample:
 
 def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
     """The rows that begin in a section of a file; the last section has the sentinel, the size of the file."""
+    for lines, arrays in scan_lines(file, section, spec, limits):
+        offsets = (lines.starts + lines.base).astype(np.uint64)
+        yield Chunk(offsets.size, {_OFFSETS: offsets, **arrays})
+    if section.end == file.size:
+        end = line_start(file, section.end)
+        yield Chunk(0, {_OFFSETS: np.array([end], dtype=np.uint64), **Collector(spec).take()})
+
+
+def scan_lines(
+    file: File, section: Section, spec: Spec, limits: ScanLimits, row_of: Callable[[bytes, Sample], Row] | None = None
+) -> Iterator[tuple[Lines, dict[str, Array]]]:
+    """The lines that begin in a section, some at a time, and what the spec asks of each that is not blank.
+
+    `row_of` makes a row of a line and its object, for formats whose rows have fields beyond those of the object.
+    """
     first, end = line_start(file, section.first), line_start(file, section.end)
     decode = fast_decoder(spec)
     collector = Collector(spec)
     for lines in read_lines(file, limits, first, end=end):
         arrays = decode(lines) if decode else None
-        if arrays is None:
-            arrays = _line_by_line(file, lines, collector)
-        offsets = (lines.starts + lines.base).astype(np.uint64)
-        yield Chunk(offsets.size, {_OFFSETS: offsets, **arrays})
-    if section.end == file.size:
-        yield Chunk(0, {_OFFSETS: np.array([end], dtype=np.uint64), **collector.take()})
+        yield lines, _line_by_line(file, lines, collector, row_of or LineRow) if arrays is None else arrays
 
 
 @dataclass(frozen=True)
-class _LineRow:
+class LineRow:
     """One line, seen by a Collector."""
 
     raw: bytes
@@ -186,12 +201,14 @@ class _LineRow:
         return self.value
 
 
-def _line_by_line(file: File, lines: Lines, collector: Collector) -> dict[str, Array]:
+def _line_by_line(
+    file: File, lines: Lines, collector: Collector, row_of: Callable[[bytes, Sample], Row]
+) -> dict[str, Array]:
     """The slow, obvious way, which says which line is wrong and how."""
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
         raw = lines.data[start:end]
         try:
-            collector.add(_LineRow(raw, _object(raw, "replace")))
+            collector.add(row_of(raw, row_object(raw, "replace")))
         except DataError as error:
             number = 1 + num_newlines(file, lines.base + start)
             error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")
@@ -199,7 +216,7 @@ def _line_by_line(file: File, lines: Lines, collector: Collector) -> dict[str, A
     return collector.take()
 
 
-def _object(raw: bytes, broken_text: str) -> Sample:
+def row_object(raw: bytes, broken_text: str) -> Sample:
     """One line as an object. NaN and Infinity, which Python writes, pass; so does broken UTF-8 in a field that an
     index does not ask for, but it is never delivered (`broken_text` is then "strict").
     """

@@ -17,6 +17,7 @@ class Media(Struct, frozen=True):
     Where both are given, `data` is used.
 
     `offset` and `duration` are the segment of it that is wanted, in seconds; without a duration it goes to the end.
+    It may end `slack` seconds past the end of the recording, and then ends with it: manifests round.
     `base` is the directory of the file that names it, local or a URL: relative paths begin there.
     """
 
@@ -26,3 +27,4 @@ class Media(Struct, frozen=True):
     offset: float = 0.0
     duration: float | None = None
     base: str | None = None
+    slack: float = 0.001

@@ -21,7 +21,10 @@ from playhead.recipe.values import Length, Source
 from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
-_OURS = tuple(f"playhead.formats.{name}" for name in ("arrow", "jsonl", "megatron", "parquet", "webdataset"))
+_OURS = tuple(
+    f"playhead.formats.{name}"
+    for name in ("arrow", "jsonl", "megatron", "nemo", "nemo_tarred", "parquet", "webdataset")
+)
 
 F = TypeVar("F", bound=Callable[[], Format])
 S = TypeVar("S", bound=Struct)
@@ -36,8 +39,8 @@ class Registered:
     """A format under its name, with the file extensions it is assumed for and the id its samples always have.
 
     `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` is that of a
-    source which says none. `path_options` are the options that are paths: patterns like those of `path`, which the
-    format is given expanded, as a list.
+    source which says none, `default_sequence` the field that it counts. `path_options` are the options that are paths:
+    patterns like those of `path`, which the format is given expanded, as a list.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Registered:
     options: type[Struct] = NoOptions
     default_length: Length | None = None
     path_options: tuple[str, ...] = ()
+    default_sequence: str | None = None
 
 
 _known: dict[str, Registered] = {}
@@ -62,6 +66,7 @@ def register(
     options: type[Struct] = NoOptions,
     default_length: Length | None = None,
     path_options: tuple[str, ...] = (),
+    default_sequence: str | None = None,
 ) -> Callable[[F], F]:
     """Make a class a format. Another package names the module that does so in the group `playhead.formats`.
 
@@ -69,7 +74,7 @@ def register(
     """
 
     def add(kind: F) -> F:
-        about = (extensions, default_id, raw_members, options, default_length, path_options)
+        about = (extensions, default_id, raw_members, options, default_length, path_options, default_sequence)
         _known[name] = Registered(name, kind(), *about)
         return kind
 

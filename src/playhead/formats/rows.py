@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from playhead.store import Buffer, Files, Ranges, Stamp
+from playhead.store import Buffer, Extent, File, Files, Ranges, Stamp, is_url
 from playhead.types import IntArray, UIntArray
 
 Sample = dict[str, Any]
+
+_WHOLE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,22 @@ class Rows:
             return [found[block] for block in blocks]
         assert self.fetch is not None
         return self.fetch(self.paths(track), self.places[track].ranges)
+
+    def extents(self, track: str, head_bytes: int) -> list[Extent]:
+        """The bytes of each row in a track as extents with their heads read; small or remote ones are read whole.
+
+        A request to a store costs more than its bytes.
+        """
+        assert self.fetch is not None
+        paths, (firsts, ends) = self.paths(track), self.places[track].ranges
+        until = [
+            end if is_url(path) or end - first <= _WHOLE_BYTES else first + head_bytes
+            for path, first, end in zip(paths, firsts, ends, strict=True)
+        ]
+        heads = self.fetch(paths, Ranges(firsts, until))
+        files = {path: File(self.fetch.files, path, self.fetch.stamps[path]) for path in set(paths)}
+        found = zip(paths, firsts, ends, heads, strict=True)
+        return [Extent(files[path], first, end, head) for path, first, end, head in found]
 
     def blocks(self, track: str) -> list[Block]:
         """The block of each row."""

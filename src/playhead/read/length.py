@@ -21,8 +21,9 @@ class LengthError(SampleError):
 def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table: Table, row: int) -> Sample:
     """The sample itself, or cut to its planned length; SampleError where the recipe allows neither.
 
-    A sample of the planned length passes; so does a shorter one, unless mismatches are errors. One that the plan
-    counts as cut (`overlong: truncate`) is cut here. A sample that cannot be compared with the plan is an error.
+    A sample of the planned length passes; so does a shorter one, unless mismatches are errors. Lengths in seconds may
+    differ by the recipe's tolerance, and what is longer is cut. One that the plan counts as cut (`overlong: truncate`)
+    is cut here. A sample that cannot be compared with the plan is an error.
     """
     if not (is_compared(recipe, leaf) or _is_packed(recipe, leaf)):
         return sample
@@ -31,6 +32,8 @@ def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table
     found = actual_length(sample, recipe, leaf)
     if found is None or not is_compared(recipe, leaf) or found == planned or (planned == 1 and found == 0):
         return sample
+    if abs(found - planned) <= _tolerance(recipe, leaf):
+        return sample if found < planned else truncated(sample, recipe, leaf, planned)
     if found > planned and _cut_by_plan(leaf, table, row, planned):
         return truncated(sample, recipe, leaf, planned)
     if recipe.on_length_mismatch == "error":
@@ -55,8 +58,15 @@ def all_as_planned(samples: list[Sample], planned: list[int], recipe: Recipe, le
     if None in sizes or not compared:
         return None not in sizes
     if leaf.unit == "seconds":
-        sizes = [_in_milliseconds(size, recipe) for size in sizes if size is not None]
+        found = [_in_milliseconds(size, recipe) for size in sizes if size is not None]
+        tolerance = _tolerance(recipe, leaf)
+        return all(0 <= wanted - size <= tolerance for size, wanted in zip(found, planned, strict=True))
     return sizes == planned
+
+
+def _tolerance(recipe: Recipe, leaf: Leaf) -> int:
+    """How far a length may be from the plan: milliseconds, of lengths in seconds."""
+    return round(recipe.length_tolerance * 1000) if leaf.unit == "seconds" else 0
 
 
 def is_compared(recipe: Recipe, leaf: Leaf) -> bool:

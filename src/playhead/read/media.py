@@ -241,7 +241,7 @@ def open_recording(source: Readable, kind: MediaKind = "audio") -> Recording:
 
 def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
     """The frames of a segment that keeps the limits."""
-    first, end = segment_frames(path, recording, media.offset, media.duration)
+    first, end = segment_frames(path, recording, media.offset, media.duration, media.slack)
     seconds = (end - first) / recording.rate
     if seconds > rules.max_seconds:
         raise _too_large(path, f"{seconds:,.3f} s", f"{rules.max_seconds:,.3f} s at most", "max_seconds")
@@ -253,7 +253,9 @@ def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRu
     return first, end
 
 
-def segment_frames(path: str, recording: Timed, offset: float, duration: float | None) -> tuple[int, int]:
+def segment_frames(
+    path: str, recording: Timed, offset: float, duration: float | None, slack: float = ROUNDING_SECONDS
+) -> tuple[int, int]:
     """The first frame of a segment and the one after its last; one outside the recording is a SampleError."""
     rate, num_frames = recording.rate, recording.num_frames
     if offset == 0 and duration is None:
@@ -261,7 +263,7 @@ def segment_frames(path: str, recording: Timed, offset: float, duration: float |
     if _is_time(offset) and (duration is None or _is_time(duration)):
         first = round(offset * rate)
         end = num_frames if duration is None else round((offset + duration) * rate)
-        if num_frames < end <= num_frames + ROUNDING_SECONDS * rate:
+        if num_frames < end <= num_frames + slack * rate:
             end = num_frames
         if first < end <= num_frames:
             return first, end

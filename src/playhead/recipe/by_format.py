@@ -5,20 +5,36 @@ Formats are in a folder above this one, and may be another package's: their regi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib import import_module
 from typing import Any
 
 import msgspec
 
-from playhead.recipe.tree import with_sources
+from playhead.recipe.tree import leaves, with_sources
 from playhead.recipe.values import Recipe, Source
 
 _REGISTRY = "playhead.formats.registry"
 
 
-def with_default_lengths(recipe: Recipe) -> Recipe:
-    """The recipe in which a source that says no length has the one that its format gives, if any."""
-    return with_sources(recipe, _with_length)
+def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
+    """The recipe in which a source that says no length has the one that its format gives, if any.
+
+    Where all formats agree on the field that lengths count, it is the `sequence` unless one is `given`; that of audio
+    has the rate that audio is resampled to.
+    """
+    recipe = with_sources(recipe, _with_length)
+    found = {_sequence_of(leaf.source) for leaf in leaves(recipe)}
+    if "sequence" not in given and len(found) == 1 and (sequence := found.pop()) is not None:
+        recipe = msgspec.structs.replace(recipe, sequence=sequence)
+        if recipe.sequence_rate is None and recipe.audio.sample_rate is not None:
+            recipe = msgspec.structs.replace(recipe, sequence_rate=float(recipe.audio.sample_rate))
+    return recipe
+
+
+def _sequence_of(source: Source) -> str | None:
+    registered = _registered(source)
+    return None if registered is None else registered.default_sequence
 
 
 def path_options(source: Source) -> list[str]:

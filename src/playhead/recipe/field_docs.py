@@ -35,6 +35,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "masks": "Which padded fields have a mask: all, those of micro-batches that hold padding, or none.",
         "dtypes": "The dtype of each field's numbers; int64 for whole numbers and float64 for others if left out.",
         "on_error": "What becomes of a sample that cannot be read or mapped: stop, or put another in its place.",
+        "length_tolerance": "How far, in seconds, audio may be from its planned length; what is longer is cut to it.",
         "on_length_mismatch": "What becomes of a sample that is not as long as planned: stop, cut it, or replace it.",
         "max_bad": "The share of a source's rows that may turn out bad (or 10, up to a tenth) before the run stops.",
     },

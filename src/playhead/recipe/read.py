@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from playhead.errors import RecipeError
-from playhead.recipe.by_format import with_default_lengths
+from playhead.recipe.by_format import with_defaults
 from playhead.recipe.check import check
 from playhead.recipe.check_delivery import COLLATES
 from playhead.recipe.environment import expand_environment
@@ -42,7 +42,7 @@ def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe
             "the recipe contains itself", fix="remove the YAML alias that points to its own parent"
         ) from None
     _leave_unshuffled(fitted.get("evaluation", {}))
-    recipe = with_default_lengths(msgspec.convert(fitted, Recipe))
+    recipe = with_defaults(msgspec.convert(fitted, Recipe), fitted)
     check(recipe)
     placed = place(recipe, directory)
     if _names_functions(placed):

@@ -26,6 +26,8 @@ Channels = Literal["all", "mono", "first"]
 AudioDtype = Literal["float32", "int16"]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
+LENGTH_TOLERANCE_SECONDS = 0.2  # as NeMo's: manifests round, and decoders pad
+
 SUM_NAME = "all"  # totals give the sum of all sources under this name, so no source may have it
 
 Count = Annotated[int, Meta(ge=1)]
@@ -185,6 +187,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dtypes: dict[str, Dtype] = field(default_factory=dict)
     on_error: OnError = "raise"
     on_length_mismatch: OnLengthMismatch = "error"
+    length_tolerance: Annotated[float, Meta(ge=0)] = LENGTH_TOLERANCE_SECONDS
     max_bad: Annotated[float, Meta(ge=0, le=1)] = 0.01
 
     @classmethod

@@ -1,0 +1,262 @@
+"""NeMo manifests: a JSON object a line that names audio, or a segment of it. Rows with `_skipme` are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct, field
+
+from playhead.errors import DataError, RecipeError
+from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
+from playhead.formats.jsonl import LineRow, read_objects, row_object, scan_lines
+from playhead.formats.lines import Lines, num_newlines, read_lines
+from playhead.formats.media import Media
+from playhead.formats.registry import options_of, register
+from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.schema import Track
+from playhead.formats.spec import Spec
+from playhead.recipe.values import Length, Source
+from playhead.seeds import key
+from playhead.store import File, Files, list_files, open_file
+from playhead.types import Array, BoolArray, IntArray
+
+TRACK = "manifest"
+ROW_ID = "__id__"  # the audio's path and, of a segment, its offset
+AUDIO = "audio"
+SLACK_SECONDS = 0.2  # a duration may be so much longer than the file, as in NeMo
+DURATION = Length(field="duration", unit="seconds")
+
+_SKIP = b"_skipme"
+_EXTRA = "extra:"  # the files of lines, by the name of their field
+_SECTION_BYTES = 64 << 20
+
+
+class ExtraField(Struct, frozen=True, forbid_unknown_fields=True):
+    """A field whose texts are lines of a file: the next one for each row, or one that is drawn for it."""
+
+    name: str
+    path: str
+    type: Literal["text_iter", "text_sample"] = "text_iter"
+
+
+class NemoOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    extra_fields: list[ExtraField] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ManifestRow:
+    """A line of a manifest, seen by a Collector."""
+
+    raw: bytes
+    value: Sample
+
+    def get(self, field: str) -> Any:
+        return row_id(self.value) if field == ROW_ID else LineRow(self.raw, self.value).get(field)
+
+    def size(self, field: str | None) -> int:
+        return LineRow(self.raw, self.value).size(field)
+
+    def sample(self) -> Sample:
+        return self.value
+
+
+def row_id(row: Mapping[str, Any]) -> str:
+    """A row's audio and, where it is a segment, its offset."""
+    path, offset = row.get("audio_filepath"), row.get("offset")
+    return f"{path}@{offset}" if offset else str(path)
+
+
+@register(
+    "nemo", raw_members=False, default_id=ROW_ID, options=NemoOptions, default_length=DURATION, default_sequence=AUDIO
+)
+class Nemo:
+    """Manifests whose rows name audio files."""
+
+    section_bytes = _SECTION_BYTES
+
+    def discover(self, source: Source, files: Files) -> Sequence[Shard]:
+        manifests = list_files(files, source.path)
+        extra = [each for each in options_of(NemoOptions, source.options).extra_fields if each.type == "text_iter"]
+        if extra and len(manifests) > 1:
+            raise RecipeError(
+                f'source "{source.name}": `text_iter` takes one manifest: its lines go on from one to the next',
+                found=f"{len(manifests)} manifests",
+                fix="join the manifests, or make a source of each with a file of lines of its own",
+            )
+        return [
+            Shard(((TRACK, path), *((f"{_EXTRA}{each.name}", _beside(path, each.path)) for each in extra)))
+            for path in manifests
+        ]
+
+    def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
+        file = open_file(files, shard.name)
+        chunks = _scan(file, Section(0, file.size), spec, limits)
+        extra = [(role, open_file(files, path)) for role, path in shard.files[1:]]
+        return _with_lines(chunks, extra, limits) if extra else chunks
+
+    def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:  # noqa: ARG002
+        if len(shard.files) > 1:
+            return []
+        size = open_file(files, shard.name).size
+        return [Section(at, min(at + _SECTION_BYTES, size)) for at in range(0, size, _SECTION_BYTES)]
+
+    def scan_section(
+        self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
+    ) -> Iterator[Chunk]:
+        return _scan(open_file(files, shard.name), section, spec, limits)
+
+    def open(self, source: Source, files: Files) -> RowReader:
+        return _NemoReader(source, files)
+
+
+def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
+    for lines, arrays in scan_lines(file, section, spec, limits, ManifestRow):
+        kept = kept_rows(file, lines)
+        places = spans(TRACK, (lines.starts + lines.base)[kept], (lines.ends + lines.base)[kept])
+        columns = {name: array[kept] for name, array in arrays.items()}
+        yield Chunk(int(kept.sum()), {**places, **columns}, num_skipped=int((~kept).sum()))
+
+
+def kept_rows(file: File, lines: Lines) -> BoolArray:
+    """Which rows have no `_skipme`, or one that is false; any other value is a reason to leave the row out."""
+    kept = np.ones(lines.starts.size, np.bool_)
+    if _SKIP not in lines.data:
+        return kept
+    for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
+        raw = lines.data[start:end]
+        if _SKIP in raw:
+            try:
+                kept[i] = not row_object(raw, "replace").get("_skipme")
+            except DataError as error:
+                number = 1 + num_newlines(file, lines.base + start)
+                error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")
+                raise
+    return kept
+
+
+def spans(track: str, firsts: IntArray, ends: IntArray) -> dict[str, Array]:
+    where = Track(track, "spans")
+    return {where.array("firsts"): firsts.astype(np.uint64), where.array("ends"): ends.astype(np.uint64)}
+
+
+def _with_lines(chunks: Iterator[Chunk], extra: list[tuple[str, File]], limits: ScanLimits) -> Iterator[Chunk]:
+    """Each row with the next line of every file of lines."""
+    runs = [(role, file, _line_places(file, limits)) for role, file in extra]
+    for chunk in chunks:
+        arrays = dict(chunk.arrays)
+        for role, file, places in runs:
+            found = [place for place, _ in zip(places, range(chunk.num_rows), strict=False)]
+            if len(found) < chunk.num_rows:
+                raise DataError(
+                    f"{file.path}: has fewer lines than the manifest has rows",
+                    found="the last line was used up",
+                    expected="a line for each row without `_skipme`",
+                    fix="add the lines that are missing",
+                )
+            firsts, ends = np.array(found, np.int64).reshape(-1, 2).T
+            arrays |= spans(role, firsts, ends)
+        yield Chunk(chunk.num_rows, arrays, chunk.num_skipped)
+
+
+def _line_places(file: File, limits: ScanLimits) -> Iterator[tuple[int, int]]:
+    """The first byte and the end of every line, blank ones too, without what ends it."""
+    for lines in read_lines(file, limits):
+        at = lines.base
+        for line in lines.data.splitlines(keepends=True):
+            yield at, at + len(line.rstrip(b"\r\n"))
+            at += len(line)
+
+
+class _NemoReader:
+    has_media = True
+
+    def __init__(self, source: Source, files: Files) -> None:
+        self._source, self._files = source, files
+        self._extra = options_of(NemoOptions, source.options).extra_fields
+
+    def read(self, rows: Rows) -> Iterable[Sample]:
+        samples = read_objects(rows, TRACK)
+        for i, sample in enumerate(samples):
+            sample[AUDIO] = _named_audio(rows, i, sample)
+        for each in self._extra:
+            texts = self._drawn(each, rows) if each.type == "text_sample" else _texts(rows, f"{_EXTRA}{each.name}")
+            for sample, text in zip(samples, texts, strict=True):
+                sample[each.name] = text
+        return samples
+
+    def _drawn(self, extra: ExtraField, rows: Rows) -> Iterable[str]:
+        lines = self._lines[extra.name]
+        for shard, number in zip(rows.shards, rows.numbers.tolist(), strict=True):
+            yield lines[key(self._source.name, extra.name, shard.name, number) % len(lines)]
+
+    @cached_property
+    def _lines(self) -> dict[str, list[str]]:
+        """The lines of the files that texts are drawn from, which are read whole."""
+        found = {}
+        for each in self._extra:
+            if each.type == "text_sample":
+                path = _beside(self._source.path[0], each.path)
+                data = b"".join(open_file(self._files, path).pieces())
+                lines = [_decoded(line, path, i) for i, line in enumerate(data.splitlines()) if line.strip()]
+                if not lines:
+                    raise DataError(f"{path}: has no lines to draw from", fix="add some, or remove the field")
+                found[each.name] = lines
+        return found
+
+
+def _texts(rows: Rows, track: str) -> list[str]:
+    paths = rows.paths(track)
+    return [_decoded(bytes(data), paths[i], None) for i, data in enumerate(rows.payloads(track))]
+
+
+def _decoded(line: bytes, path: str, number: int | None) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = "" if number is None else f", line {number + 1:,}"
+        raise DataError(f"{path}{where}: is not UTF-8", found=str(error)) from error
+
+
+def _named_audio(rows: Rows, i: int, row: Mapping[str, Any]) -> Media:
+    try:
+        path = audio_path(row)
+        offset, duration = segment_of(row)
+    except DataError as error:
+        error.at(rows.place(i))
+        raise
+    base = rows.shards[i].name.rpartition("/")[0]
+    return Media("audio", path=path, offset=offset, duration=duration, base=base, slack=SLACK_SECONDS)
+
+
+def audio_path(row: Mapping[str, Any]) -> str:
+    path = row.get("audio_filepath")
+    if not isinstance(path, str) or not path:
+        raise DataError(
+            'the row has no "audio_filepath"',
+            found=f"fields: {', '.join(row)}",
+            fix="correct the manifest, or say `format: jsonl` for rows without audio",
+        )
+    return path
+
+
+def segment_of(row: Mapping[str, Any]) -> tuple[float, float | None]:
+    """The offset and duration that a row says."""
+    found = []
+    for name in ("offset", "duration"):
+        value = row.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
+            raise DataError(f'"{name}" is no time', found=repr(value)[:80], expected="seconds, 0 or more")
+        found.append(value)
+    return float(found[0] or 0), None if found[1] is None else float(found[1])
+
+
+def _beside(manifest: str, path: str) -> str:
+    """A path as a manifest or its recipe says it: a relative one begins at the manifest's directory."""
+    if "://" in path or path.startswith("/"):
+        return path
+    folder = manifest.rpartition("/")[0]
+    return f"{folder}/{path}" if folder else path
