@@ -6,7 +6,10 @@
 - How far the memory of the process, of its largest worker, and shared memory rise, in micro-batches.
 - Small rows of 225 bytes with their lengths checked, 256 to a micro-batch, without workers and with one and two.
 
-All contenders take turns; figures are medians of the turns. `--json` prints them for machines, `--repeats N` says how
+All contenders take turns; figures are medians of the turns. Ratios are to the faster of two bare loops: torch's threads
+wait for one another, and where other programs use the cores its default is many times slower than one thread. CPU time
+a micro-batch is given for what works in one process; on a machine that is not idle only that is worth comparing.
+`--json` prints them for machines, `--repeats N` says how
 many turns.
 """
 
@@ -45,6 +48,7 @@ LOOKAHEAD = 2
 WORKERS = 2
 UNTIMED = WORKERS * LOOKAHEAD + 1  # made while others had their turn
 
+TORCH_THREADS = torch.get_num_threads()
 SHARED = ("/memfd:", "/dev/shm/")  # noqa: S108 - looked for, not written to
 
 Batches = Iterator[Any]
@@ -125,10 +129,13 @@ class Bare(torch.utils.data.Dataset[Any]):
         return np.load(io.BytesIO(self.files[path].read(size)))
 
 
-def bare(folder: Path, workers: int) -> Batches:
+def bare(folder: Path, workers: int, threads: int = TORCH_THREADS) -> Batches:
     dataset = Bare(folder)
     sampler = torch.utils.data.RandomSampler(dataset, replacement=True, num_samples=1 << 30)
-    return iter(torch.utils.data.DataLoader(dataset, batch_size=SIZE, sampler=sampler, num_workers=workers))
+    batches = iter(torch.utils.data.DataLoader(dataset, batch_size=SIZE, sampler=sampler, num_workers=workers))
+    while True:
+        torch.set_num_threads(threads)
+        yield next(batches)
 
 
 def ours(recipe: Recipe, **options: Any) -> Batches:
@@ -139,23 +146,27 @@ def ours_for_torch(recipe: Recipe, workers: int) -> Batches:
     return iter(DataLoader(recipe, rank=0, world_size=1, num_workers=workers, prefetch_factor=LOOKAHEAD))
 
 
-def rate(batches: Batches, num: int) -> float:
-    """Micro-batches a second; what was made ahead does not count."""
+def turn(batches: Batches, num: int) -> tuple[float, float]:
+    """Seconds, and seconds of CPU of this process, for a micro-batch; what was made ahead does not count."""
     for _ in islice(batches, UNTIMED):
         pass
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     for _ in islice(batches, num):
         pass
-    return num / (time.perf_counter() - begin)
+    return (time.perf_counter() - begin) / num, (time.process_time() - cpu_begin) / num
 
 
-def medians(contenders: dict[str, Callable[[], Batches]], num: int, repeats: int) -> dict[str, float]:
-    """Micro-batches a second of each: medians of turns that all take in order."""
+def medians(contenders: dict[str, Callable[[], Batches]], num: int, repeats: int) -> dict[str, dict[str, float]]:
+    """Micro-batches a second, and CPU milliseconds for one, of each: medians of turns that all take in order."""
     opened = {name: make() for name, make in contenders.items()}
-    turns = [{name: rate(batches, num) for name, batches in opened.items()} for _ in range(repeats)]
+    turns = [{name: turn(batches, num) for name, batches in opened.items()} for _ in range(repeats)]
     opened.clear()
     gc.collect()
-    return {name: statistics.median(turn[name] for turn in turns) for name in contenders}
+    found = {}
+    for name in contenders:
+        wall, cpu = (statistics.median(seconds[name][i] for seconds in turns) for i in range(2))
+        found[name] = {"per_second": 1 / wall, "cpu_ms": cpu * 1000}
+    return found
 
 
 def children() -> list[int]:
@@ -212,6 +223,8 @@ def memory(folder: Path, name: str, idle_worker: int) -> tuple[float, ...]:
     size = sum(value.nbytes for value in fields if hasattr(value, "nbytes"))
     peak = status("self", "VmHWM") - before
     workers = [status(pid, "VmHWM") - idle_worker for pid in children() if pid not in others]
+    del batches  # torch's workers must end before the process does
+    gc.collect()
     return peak / size, max((peak for peak in workers if peak > 0), default=0) / size, shared / size
 
 
@@ -231,6 +244,7 @@ def heavy_contenders(folder: Path) -> dict[str, Callable[[], Batches]]:
     without = heavy_recipe(folder, masks="padded")
     return {
         "bare torch, 0 workers": lambda: bare(folder, 0),
+        "bare torch, 0 workers, 1 thread": lambda: bare(folder, 0, 1),
         "bare torch, 2 workers": lambda: bare(folder, WORKERS),
         "Loader, 0 workers": lambda: ours(recipe),
         "Loader, 0 workers, masks: padded": lambda: ours(without),
@@ -268,34 +282,52 @@ def measure(folder: Path, repeats: int) -> dict[str, Any]:
     rates |= medians(small_contenders(folder), 200, repeats)
     idle_worker = in_fresh_process(small_worker_peak, folder)
     rises = {name: in_fresh_process(memory, folder, name, idle_worker) for name in heavy_contenders(folder)}
-    return {"micro_batches_per_second": rates, "memory_in_micro_batches": rises}
+    return {"rates": rates, "memory_in_micro_batches": rises}
 
 
-TARGETS = (
-    ("Loader, 0 workers", "bare torch, 0 workers", 2.5),
-    ("Loader, 2 processes", "bare torch, 2 workers", 2.5),
-    ("torch.DataLoader, 2 workers", "bare torch, 2 workers", 2.0),
-    ("Loader, 2 processes", "Loader, 0 workers", 0.6),
-    ("Loader, 2 threads", "Loader, 0 workers", None),
-    ("2 ms of Python, 2 processes", "2 ms of Python, 0 workers", 1.7),
-    ("2 ms of numpy, 2 threads", "2 ms of numpy, 0 workers", None),
-    ("small rows, 2 processes", "small rows, 1 process", 1.3),
+BARE = ("bare torch, 0 workers", "bare torch, 0 workers, 1 thread")
+TARGETS: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
+    ("Loader, 0 workers", BARE, 2.5),
+    ("Loader, 0 workers, masks: padded", BARE, None),
+    ("Loader, 2 processes", ("bare torch, 2 workers",), 2.5),
+    ("torch.DataLoader, 2 workers", ("bare torch, 2 workers",), 2.0),
+    ("Loader, 2 processes", ("Loader, 0 workers",), 0.6),
+    ("Loader, 2 threads", ("Loader, 0 workers",), None),
+    ("2 ms of Python, 2 processes", ("2 ms of Python, 0 workers",), 1.7),
+    ("2 ms of numpy, 2 threads", ("2 ms of numpy, 0 workers",), None),
+    ("small rows, 2 processes", ("small rows, 1 process",), 1.3),
 )
 
 
+def ratios(rates: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    """What was found beside what is wanted. By CPU time too, where all work is done in this process."""
+    found = []
+    for name, others, target in TARGETS:
+        fastest = max(others, key=lambda other: rates[other]["per_second"])
+        ratio = {"of": name, "to": fastest, "found": rates[name]["per_second"] / rates[fastest]["per_second"]}
+        if others == BARE:
+            ratio["by_cpu"] = min(rates[other]["cpu_ms"] for other in BARE) / rates[name]["cpu_ms"]
+        found.append({**ratio, "target": target})
+    return found
+
+
 def show(found: dict[str, Any], console: Console) -> None:
-    rates = Table(
-        "micro-batches/s", "median", "process, at most 6", "largest worker", "shared memory, at most 4", box=None
-    )
-    for name, value in found["micro_batches_per_second"].items():
-        risen = [f"{rise:.1f} micro-batches" for rise in found["memory_in_micro_batches"].get(name, ())]
-        rates.add_row(name, f"{value:,.1f}", *risen)
-    console.print(rates)
-    ratios = Table("ratio", "found", "target", box=None)
+    risen = ("process, at most 6", "largest worker", "shared memory, at most 4")
+    table = Table("micro-batches", "a second", "CPU ms each, this process", *risen, box=None)
+    for name, rate in found["rates"].items():
+        rises = [f"{rise:.1f}" for rise in found["memory_in_micro_batches"].get(name, ())]
+        table.add_row(name, f"{rate['per_second']:,.1f}", f"{rate['cpu_ms']:.2f}", *rises)
+    console.print(table)
+    table = Table("ratio", "found", "by CPU", "target", box=None)
     for ratio in found["ratios"]:
+        by_cpu = f"{ratio['by_cpu']:.2f}" if "by_cpu" in ratio else ""
         target = "" if ratio["target"] is None else f"{ratio['target']}"
-        ratios.add_row(f"{ratio['of']} / {ratio['to']}", f"{ratio['found']:.2f}", target)
-    console.print(ratios)
+        table.add_row(f"{ratio['of']} / {ratio['to']}", f"{ratio['found']:.2f}", by_cpu, target)
+    console.print(table)
+    if found["load_before"] > 0.5:
+        console.print(
+            f"The machine was not idle before (load {found['load_before']:.1f}): only CPU times can be compared."
+        )
 
 
 def main() -> None:
@@ -303,12 +335,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--repeats", type=int, default=9, help="turns of each contender")
     options = parser.parse_args()
+    load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
-        found = measure(Path(name), options.repeats)
-    rates = found["micro_batches_per_second"]
-    found["ratios"] = [
-        {"of": of, "to": to, "found": rates[of] / rates[to], "target": target} for of, to, target in TARGETS
-    ]
+        found = {"load_before": load_before, **measure(Path(name), options.repeats)}
+    found["ratios"] = ratios(found["rates"])
     if options.json:
         print(json.dumps(found, indent=2))
     else:

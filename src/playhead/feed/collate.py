@@ -111,8 +111,10 @@ def packed(
         out = making.array((length, *_inner(name, arrays)), dtype)
         out[sum(sizes) :] = making.padding(name, dtype)
         for array, first, size in zip(arrays, bounds.tolist(), sizes, strict=False):
-            if size:
-                making.write(array, out[first : first + size])
+            if size and type(array) is StoredArray:
+                making.read_later(array, out[first : first + size])
+            elif size:
+                out[first : first + size] = array
         _add(payload, {name: out})
     _add(payload, {"weights": making.column(_weights(samples))})
     making.read()
@@ -144,8 +146,8 @@ class _Making:
         value = self.how.pad_values.get(name, 0)
         return np.full((), _pad_value(name, value, dtype), dtype) if value else np.zeros((), dtype)
 
-    def write(self, array: Array | StoredArray, place: Array) -> None:
-        if type(array) is StoredArray and array.dtype == place.dtype:
+    def read_later(self, array: StoredArray, place: Array) -> None:
+        if array.dtype == place.dtype:
             self._unread.append((array, place))
         else:
             place[...] = np.asarray(array)
@@ -310,9 +312,11 @@ def _padded_column(
         dtype = np.result_type(dtype, dtype)  # a batch with rows added has the machine's own byte order
     out = making.array((making.num_rows, width, *inner), dtype)
     _pad(out, sizes, making.padding(name, dtype))
-    for row, array, size in zip(out, arrays, sizes, strict=False):
-        if size:
-            making.write(array, row[:size])
+    for i, array in enumerate(arrays):
+        if sizes[i] and type(array) is StoredArray:
+            making.read_later(array, out[i, : sizes[i]])
+        elif sizes[i]:
+            out[i, : sizes[i]] = array
     return _with_lengths(name, out, sizes, making)
 
 
