@@ -59,7 +59,11 @@ class RowReader(Protocol):
 
 
 class Format(Protocol):
-    """A kind of file that samples come in."""
+    """A kind of file that samples come in.
+
+    One whose readers decode a whole block for a row says so by `decodes_blocks = True`: `playhead plan` then warns of
+    orders in which that is done for nearly every row.
+    """
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
         """The shards of a source, in a fixed order."""
