@@ -50,8 +50,9 @@ class Chunk:
 class RowReader(Protocol):
     """Reads rows of a source. It may keep footers, blocks and handles for the life of a process.
 
-    One whose samples never hold a `Media` value may say so by `has_media = False`, which saves looking for them. One
-    that can leave bytes unread has `read_heads` too: the same samples, in which an `Extent` may stand for bytes.
+    One whose samples hold no `Media` value says so by `has_media = False`, which saves looking for them; it is asked
+    after every read. One that can leave bytes unread has `read_heads` too: the same samples, in which an `Extent` may
+    stand for bytes.
     """
 
     def read(self, rows: Rows) -> Iterable[Sample]:
