@@ -82,7 +82,8 @@ def test_the_plan_is_shown_sub_stream_after_sub_stream(folder: Path) -> None:
 
 def test_the_plan_as_json(folder: Path) -> None:
     out = as_json(folder, "plan", "fused.json", "--windows", "2")
-    assert set(out) == {"fingerprint", "lanes", "fuse", "streams"}
+    assert set(out) == {"fingerprint", "lanes", "fuse", "warnings", "streams"}
+    assert out["warnings"] == []
     assert (out["lanes"], out["fuse"]) == (4, {"spoken": 0.25, "written": 0.75})
     spoken, written = out["streams"]
     assert spoken["unit"] == "milliseconds"

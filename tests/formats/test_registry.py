@@ -18,13 +18,20 @@ def source(**fields: Any) -> Source:
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [(["a.jsonl"], "jsonl"), (["a.json", "b.json"], "jsonl"), (["x/{0..3}.tar"], "webdataset"), (["a.toc"], "toy")],
+    [
+        (["a.jsonl"], "jsonl"),
+        (["a.json", "b.json"], "jsonl"),
+        (["x/{0..3}.tar"], "webdataset"),
+        (["a.parquet"], "parquet"),
+        (["s3://b/*.arrow"], "arrow"),
+        (["a.toc"], "toy"),
+    ],
 )
 def test_the_format_follows_from_the_extension(path: Any, name: str) -> None:
     assert format_of(source(path=path), "sources[0]").name == name
 
 
-@pytest.mark.parametrize("path", [["a.parquet"], ["a"], ["a.jsonl", "b.tar"]])
+@pytest.mark.parametrize("path", [["a.orc"], ["a"], ["a.jsonl", "b.tar"]])
 def test_an_extension_that_tells_no_format_is_refused(path: Any) -> None:
     with pytest.raises(RecipeError, match=r"sources\[3\].*does not say which format") as caught:
         format_of(source(path=path), "sources[3]")

@@ -22,6 +22,7 @@ shuffles = st.one_of(
     st.just({}),
     st.sampled_from(["none", "global", "shards"]).map(lambda kind: {"shuffle": kind}),
     st.integers(1, 99).map(lambda size: {"shuffle": "shards", "shuffle_group": size}),
+    st.just({"shuffle": "shards", "shuffle_unit": "block"}),
 )
 
 
@@ -116,6 +117,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
         evaluated = draw(sources("dev source", weighted=False))
         evaluated.pop("shuffle", None)
         evaluated.pop("shuffle_group", None)
+        evaluated.pop("shuffle_unit", None)
         found["evaluation"] = {"dev": {"sources": [evaluated], "batching": draw(batchings)}}
     batched = [found["batching"], *(chosen["batching"] for chosen in found.get("evaluation", {}).values())]
     if any(chosen["type"] == "pack" for chosen in batched):

@@ -134,6 +134,7 @@ BAD = {
     "window of a group": (zipped(lanes=8) | {"sources": [group("speech", batching=FIXED, lanes=6, window_size=25), group("text", batching=FIXED, lanes=2)]}, "sources[0].window_size: must be"),
     "no path": (recipe(source(path=[])), 'sources[0] "a": `path` names no file'),
     "an empty path": (recipe(source(path="")), 'sources[0] "a": `path` names no file'),
+    "shuffle_unit without shards": (recipe(source(shuffle_unit="block")), 'sources[0] "a": `shuffle_unit` says what'),
     "shuffle_group without shards": (recipe(source(shuffle_group=3)), 'sources[0] "a": `shuffle_group` counts shards'),
     "drop_ids without ids": (recipe(source(drop_ids="x")), 'sources[0] "a": `drop_ids` needs'),
     "drop_ids without ids, by format": (recipe(source(drop_ids="x", path="y", format="jsonl")), 'sources[0] "a": `drop_ids`'),

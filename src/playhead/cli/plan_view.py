@@ -10,6 +10,7 @@ from rich.text import Text
 
 from playhead.cli.screen import bar, console, count, grid, labelled, percent, print_json
 from playhead.index.table import Table
+from playhead.inspect.reading import reading_warnings
 from playhead.inspect.summary import LengthBin, StreamSummary, summarise
 from playhead.plan.plan import Plan
 from playhead.plan.rules import BucketRule, BudgetRule, FixedRule, Rule, rule_name
@@ -35,13 +36,15 @@ def print_plan(
     summaries = [summarise(plan, i, windows, by_name) for i in range(len(plan.streams))]
     leaves = _first_leaves(recipe, split, len(plan.streams))
     rules = [stream.segments[0].rule for stream in plan.streams]
+    warnings = reading_warnings(recipe, tables, split)
     if as_json:
         streams = [
             {"unit": whole_unit(leaf.unit), "batching": {"type": rule_name(rule).lower(), **asdict(rule)}}
             | asdict(summary)
             for leaf, rule, summary in zip(leaves, rules, summaries, strict=True)
         ]
-        print_json({"fingerprint": plan.fingerprint, "lanes": plan.lanes, "fuse": _turns(plan), "streams": streams})
+        about = {"fingerprint": plan.fingerprint, "lanes": plan.lanes, "fuse": _turns(plan), "warnings": warnings}
+        print_json({**about, "streams": streams})
         return
     screen = console()
     for summary, leaf, rule in zip(summaries, leaves, rules, strict=True):
@@ -49,6 +52,8 @@ def print_plan(
     turns = _turns(plan)
     if turns is not None:
         screen.print("steps go to  " + ", ".join(f"{name} {percent(share)}" for name, share in turns.items()))
+    for warning in warnings:
+        labelled(screen, "warning", warning)
     screen.print(f"fingerprint  {plan.fingerprint}")
 
 
@@ -99,7 +104,10 @@ def _facts(summary: StreamSummary, leaf: Leaf, rule: Rule) -> list[tuple[str, st
     if summary.uneven_cost is not None:
         facts.append(("slowest lane", f"costs {percent(summary.uneven_cost)} more than the mean of its step"))
     facts += [
-        ("shards in use", f"{peak.name}: up to {count(peak.num_shards, 'shard')}, {decimal(peak.num_bytes)}, at a time")
+        (
+            f"{peak.unit}s in use",
+            f"{peak.name}: up to {count(peak.num_shards, peak.unit)}, {decimal(peak.num_bytes)}, at a time",
+        )
         for peak in summary.shard_peaks
     ]
     if summary.idle_lanes:

@@ -34,12 +34,14 @@ from playhead.formats.columns import (
     ColumnNames,
     ColumnOptions,
     Kept,
+    as_data_error,
     as_samples,
     broken_as_data_errors,
     chosen_columns,
     column_of,
     load_pyarrow,
     media_makers,
+    refusals,
 )
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.ipc import (
@@ -80,7 +82,7 @@ class ArrowOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
     columns: list[str] | None = None
     audio: list[str] = field(default_factory=list)
-    indices: str | None = None
+    indices: list[str] = field(default_factory=list)
     allow_no_end: bool = False
 
     @property
@@ -88,7 +90,7 @@ class ArrowOptions(Struct, frozen=True, forbid_unknown_fields=True):
         return ColumnOptions(self.columns, self.audio)
 
 
-@register("arrow", extensions=(".arrow",), raw_members=False, options=ArrowOptions)
+@register("arrow", extensions=(".arrow",), raw_members=False, options=ArrowOptions, path_options=("indices",))
 class Arrow:
     """IPC streams and files; record batches are blocks. With indices, all files are one shard, without a track."""
 
@@ -282,6 +284,7 @@ class ArrowReader:
         self._source = source
         self._options = options_of(ArrowOptions, source.options)
         self._names = ColumnNames()
+        self.has_media = False
         self._files: Kept[str, _OpenFile] = Kept(_MOST_FILES)
         self._row_tables: dict[Shard, _RowTable] = {}
         self._total_bytes: int | None = None
@@ -306,8 +309,10 @@ class ArrowReader:
         data = iter(rows.fetch([*chain(*paths)], every))
         samples: list[Sample] = [{}] * len(numbers)
         for part, block in zip(parts, by_block, strict=True):
-            with broken_as_data_errors(block.path, f"byte {block.first:,}"):
+            try:
                 found = part.samples(data)
+            except refusals() as error:
+                raise as_data_error(error, block.path, f"byte {block.first:,}") from error
             for i, sample in zip(part.chosen, found, strict=True):
                 samples[i] = sample
         return samples
@@ -353,6 +358,7 @@ class ArrowReader:
         if file is None:
             file = _OpenFile(File(fetch.files, block.path, fetch.stamps[block.path]), self._options)
             self._names.check(block.path, file.names)
+            self.has_media = self.has_media or bool(file.media)
             self._files.add(block.path, file)
         message = read_message(file.file, block.first, bytes(head))
         if message is None or message.kind != RECORD_BATCH or message.end != block.end:

@@ -55,16 +55,23 @@ def broken_as_data_errors(path: str, part: str) -> Iterator[None]:
     """What Arrow refuses in a part of a file is a DataError that names it; what fails in the storage stays as it is."""
     try:
         yield
-    except DataError as error:
-        if path not in error.problem:
-            error.at(f"{path}, {part}")
-        raise
-    except (load_pyarrow().ArrowException, OSError, OverflowError) as error:
-        raise DataError(
-            f"{path}, {part}: broken",
-            found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
-            fix="restore the file, or write it again",
-        ) from error
+    except refusals() as error:
+        raise as_data_error(error, path, part) from error
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """What is raised where the bytes of a file are not what they should be."""
+    return DataError, load_pyarrow().ArrowException, OSError, OverflowError
+
+
+def as_data_error(error: Exception, path: str, part: str) -> DataError:
+    if isinstance(error, DataError):
+        return error if path in error.problem else error.at(f"{path}, {part}")
+    return DataError(
+        f"{path}, {part}: broken",
+        found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+        fix="restore the file, or write it again",
+    )
 
 
 K = TypeVar("K")
@@ -286,6 +293,8 @@ def column_of(array: Any) -> Column:
         return with_nulls(list_column(bounds, values), validity(array))
     if is_number(kind) and array.null_count == 0:
         return _plain_column(numbers_of(array))
+    if types.is_null(kind):
+        return lambda rows: [None] * len(rows)
     array.validate(full=True)
     return lambda rows: _general(array.take(pa.array(rows)))
 
@@ -373,6 +382,10 @@ def _plain_column(values: Array) -> Column:
 
 
 def ranges_of(bounds: Array, rows: IntArray) -> tuple[list[int], list[int]]:
+    """Where rows begin and end in their values."""
+    if len(rows) == 1:  # in a global shuffle most batches give a row at a time
+        first, end = bounds[rows[0] : rows[0] + 2].tolist()
+        return [first], [end]
     return bounds.take(rows).tolist(), bounds.take(rows + 1).tolist()
 
 

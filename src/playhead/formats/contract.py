@@ -50,8 +50,9 @@ class Chunk:
 class RowReader(Protocol):
     """Reads rows of a source. It may keep footers, blocks and handles for the life of a process.
 
-    One whose samples never hold a `Media` value may say so by `has_media = False`, which saves looking for them. One
-    that can leave bytes unread has `read_heads` too: the same samples, in which an `Extent` may stand for bytes.
+    One whose samples hold no `Media` value says so by `has_media = False`, which saves looking for them; it is asked
+    after every read. One that can leave bytes unread has `read_heads` too: the same samples, in which an `Extent` may
+    stand for bytes.
     """
 
     def read(self, rows: Rows) -> Iterable[Sample]:
@@ -59,7 +60,11 @@ class RowReader(Protocol):
 
 
 class Format(Protocol):
-    """A kind of file that samples come in."""
+    """A kind of file that samples come in.
+
+    One whose readers decode a whole block for a row says so by `decodes_blocks = True`: `playhead plan` then warns of
+    orders in which that is done for nearly every row.
+    """
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
         """The shards of a source, in a fixed order."""

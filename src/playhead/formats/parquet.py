@@ -17,12 +17,14 @@ from playhead.formats.columns import (
     ColumnNames,
     ColumnOptions,
     Kept,
+    as_data_error,
     as_samples,
     broken_as_data_errors,
     chosen_columns,
     column_of,
     load_pyarrow,
     media_makers,
+    refusals,
 )
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.media import Media
@@ -101,6 +103,7 @@ class ParquetReader:
         load_pyarrow()
         self._options = options_of(ColumnOptions, source.options)
         self._names = ColumnNames()
+        self.has_media = False
         self._footers: Kept[str, _Footer] = Kept(_MOST_FOOTERS)
         most = 2 * source.shuffle_group if source.shuffle != "none" else 2
         # In a global shuffle it is chance if a row group is asked for again while it is kept.
@@ -112,33 +115,24 @@ class ParquetReader:
         by_block: dict[Block, list[int]] = {}
         for i, block in enumerate(rows.blocks(TRACK)):
             by_block.setdefault(block, []).append(i)
-        if len(by_block) == 1:
-            (block,) = by_block
-            return self._rows_of(block, numbers, rows)
         samples: list[Sample] = [{}] * len(numbers)
         # What is kept comes first, so that nothing is dropped just before it is used.
-        for block in sorted(by_block, key=lambda block: self.kept.get(block) is None):
+        kept = {block: self.kept.get(block) for block in by_block}
+        for block in sorted(by_block, key=lambda block: kept[block] is None):
             chosen = by_block[block]
-            for i, sample in zip(chosen, self._rows_of(block, numbers[chosen], rows), strict=True):
+            pieces = kept[block] or self._keep(block, rows)
+            try:
+                found = _rows_of(pieces, numbers[chosen])
+            except refusals() as error:
+                raise as_data_error(error, block.path, f"byte {block.first:,}") from error
+            for i, sample in zip(chosen, found, strict=True):
                 samples[i] = sample
         return samples
 
-    def _rows_of(self, block: Block, numbers: IntArray, rows: Rows) -> list[Sample]:
-        pieces = self.kept.get(block)
-        if pieces is None:
-            self.kept.make_room()
-            pieces = self._decoded(block, rows)
-            self.kept.add(block, pieces, sum(piece.num_bytes for piece in pieces))
-        with broken_as_data_errors(block.path, f"byte {block.first:,}"):
-            if len(pieces) == 1:
-                return pieces[0].rows(numbers)
-            samples: list[Sample] = [{}] * len(numbers)
-            for piece in pieces:
-                inside = np.flatnonzero((numbers >= piece.first) & (numbers < piece.end))
-                found = piece.rows(numbers[inside] - piece.first)
-                for i, sample in zip(inside.tolist(), found, strict=True):
-                    samples[i] = sample
-            return samples
+    def _keep(self, block: Block, rows: Rows) -> list[_Piece]:
+        self.kept.make_room()
+        pieces = self._decoded(block, rows)
+        return self.kept.add(block, pieces, sum(piece.num_bytes for piece in pieces))
 
     def _decoded(self, block: Block, rows: Rows) -> list[_Piece]:
         """A row group in memory, in pieces of which each column is one array."""
@@ -148,6 +142,7 @@ class ParquetReader:
         self._names.check(block.path, chosen)
         assert rows.fetch is not None
         media = media_makers(block.path, footer.schema, self._options)
+        self.has_media = self.has_media or bool(media)
         ranges = footer.column_ranges(number, chosen)
         fetched = rows.fetch([block.path] * len(ranges.firsts), ranges)
         with broken_as_data_errors(block.path, f"row group {number:,}"):
@@ -169,6 +164,18 @@ class ParquetReader:
             file = File(rows.fetch.files, path, rows.fetch.stamps[path])
             found = self._footers.add(path, _Footer.read(file))
         return found
+
+
+def _rows_of(pieces: list[_Piece], numbers: IntArray) -> list[Sample]:
+    """Some rows of a row group."""
+    if len(pieces) == 1:
+        return pieces[0].rows(numbers)
+    samples: list[Sample] = [{}] * len(numbers)
+    for piece in pieces:
+        inside = np.flatnonzero((numbers >= piece.first) & (numbers < piece.end))
+        for i, sample in zip(inside.tolist(), piece.rows(numbers[inside] - piece.first), strict=True):
+            samples[i] = sample
+    return samples
 
 
 @dataclass(frozen=True)

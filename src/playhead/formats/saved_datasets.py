@@ -40,10 +40,10 @@ class _State(msgspec.Struct):
     indices_files: list[_FileName] = msgspec.field(name="_indices_data_files", default_factory=list)
 
 
-def saved_files(source: Source, files: Files, indices: str | None) -> SavedFiles:
-    """The files of a source, whose paths may be directories of `save_to_disk`."""
+def saved_files(source: Source, files: Files, indices: Sequence[str]) -> SavedFiles:
+    """The files of a source, whose paths may be directories of `save_to_disk`; `indices` are those that it names."""
     data: list[str] = []
-    found: list[str] = [] if indices is None else [indices]
+    found = [*indices]
     for path in source.path:
         state = None if path.endswith(".arrow") else _state(path, files)
         if state is None:
@@ -51,7 +51,7 @@ def saved_files(source: Source, files: Files, indices: str | None) -> SavedFiles
         else:
             data += [_inside(path, file.filename) for file in state.data_files]
             found += [_inside(path, file.filename) for file in state.indices_files]
-    if found and (len(found) > 1 or (indices is None and len(source.path) > 1)):
+    if found and (len(found) > 1 or (not indices and len(source.path) > 1)):
         raise DataError(
             f"{source.path[0]}: a source with indices is one dataset",
             found=f"{len(found)} files of indices, {len(source.path)} paths",

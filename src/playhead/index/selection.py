@@ -84,6 +84,10 @@ class Selection:
         except ValueError as error:
             raise damaged(self.directory / "before.npy", str(error)) from error
 
+    def num_before(self, raw: IntArray) -> IntArray:
+        """The number of selected rows before each raw row, or before the end of all."""
+        return raw if self.bitmap is None or self.before is None else rank(self.bitmap, self.before, raw)
+
     def selected_rows(self, raw: IntArray) -> IntArray:
         """The numbers of those raw rows that are selected."""
         if self.bitmap is None or self.before is None:

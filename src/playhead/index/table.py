@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from playhead.errors import NotPreparedError
+from playhead.errors import NotPreparedError, RecipeError
 from playhead.formats.rows import Fetch, Rows
+from playhead.formats.schema import Track
 from playhead.index.histogram import Histogram
 from playhead.index.layout import Layout, layout_of
 from playhead.index.opened import Index, open_index
 from playhead.index.selection import Selection, nothing_left, open_selection
 from playhead.recipe.tree import Leaf
-from playhead.recipe.values import Recipe
+from playhead.recipe.values import Recipe, ShuffleUnit
 from playhead.types import Array, IntArray, LengthArray
 
 
@@ -33,6 +35,7 @@ class Table:
     longest_output: tuple[int, int] | None
     index: Index
     selection: Selection
+    unit: ShuffleUnit = "shard"
 
     def lengths_of(self, rows: IntArray) -> LengthArray:
         """The length of each row; 0 for a source without lengths."""
@@ -59,10 +62,36 @@ class Table:
         return self.locate(np.array([row], dtype=np.int64))
 
     @property
-    def shard_bytes(self) -> IntArray:
-        """The size of each shard, all its files together."""
-        sizes = [sum(file.size for file in shard.files) for shard in self.index.meta.shards]
-        return np.array(sizes, dtype=np.int64)
+    def block_track(self) -> Track | None:
+        """The track in which rows are in blocks, if there is one."""
+        return next((track for track in self.index.meta.tracks if track.kind == "blocks"), None)
+
+    @cached_property
+    def unit_rows(self) -> IntArray:
+        """The selected rows of each unit that `shuffle: shards` shuffles: each shard, or each block."""
+        if self.unit == "shard":
+            return self.shard_rows
+        return np.diff(self.selection.num_before(self.index.block_starts(self._blocks())))
+
+    @property
+    def unit_bytes(self) -> IntArray:
+        """The size of each unit: all files of a shard together, or a block."""
+        if self.unit == "shard":
+            sizes = [sum(file.size for file in shard.files) for shard in self.index.meta.shards]
+            return np.array(sizes, dtype=np.int64)
+        firsts, ends = (self.index.arrays[self._blocks().array(part)] for part in ("block_firsts", "block_ends"))
+        return (ends - firsts).astype(np.int64)
+
+    def _blocks(self) -> Track:
+        track = self.block_track
+        if track is None:
+            raise RecipeError(
+                f'source "{self.name}": `shuffle_unit: block`, and its rows are not in blocks',
+                found=f"format {self.index.meta.format}",
+                expected="a format whose files consist of blocks of rows, such as parquet and arrow",
+                fix="remove `shuffle_unit`: shards are shuffled then",
+            )
+        return track
 
     def preload(self) -> None:
         """Have the system start reading the lengths, in order, while we go on."""
@@ -103,6 +132,7 @@ def open_table(leaf: Leaf, recipe: Recipe) -> Table:
         longest_output=meta.longest_output,
         index=index,
         selection=selection,
+        unit=leaf.source.shuffle_unit,
     )
 
 

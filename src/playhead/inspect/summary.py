@@ -47,12 +47,13 @@ class LengthBin:
 class ShardPeak:
     """The most shards of a source with `shuffle: shards` that are in use at a time, and the most bytes.
 
-    A shard is in use from the first step that holds a row of it to the last.
+    A shard is in use from the first step that holds a row of it to the last. With `unit` block, blocks are counted.
     """
 
     name: str
     num_shards: int
     num_bytes: int
+    unit: str = "shard"
 
 
 @dataclass(frozen=True)
@@ -211,10 +212,12 @@ def _shard_peaks(stream: Stream, windows: list[Window], tables: Mapping[str, Tab
             continue
         mine = source == i
         table = tables[name]
-        shard = np.searchsorted(np.cumsum(table.shard_rows), row[mine], side="right")
-        opened, closed, used = _uses(epoch[mine] * len(table.shard_rows) + shard, step[mine])
-        sizes = table.shard_bytes[used % len(table.shard_rows)]
-        found.append(ShardPeak(name, _peak(opened, closed, np.ones_like(sizes)), _peak(opened, closed, sizes)))
+        rows = table.unit_rows
+        shard = np.searchsorted(np.cumsum(rows), row[mine], side="right")
+        opened, closed, used = _uses(epoch[mine] * len(rows) + shard, step[mine])
+        sizes = table.unit_bytes[used % len(rows)]
+        peaks = _peak(opened, closed, np.ones_like(sizes)), _peak(opened, closed, sizes)
+        found.append(ShardPeak(name, *peaks, table.unit))
     return tuple(found)
 
 

@@ -80,7 +80,7 @@ def prepare(
     if failures:
         raise _failed(failures)
     if not dry_run:
-        _check_parts(recipe)
+        _check_units(recipe)
         if progress is not None:
             progress(Compiling())
         compile_kernels(recipe)
@@ -100,11 +100,12 @@ def _attempt(leaf: Leaf, recipe: Recipe, options: PrepareOptions, dry_run: bool)
         return Outcome(None, (Failure(leaf.source.name, leaf.path, str(error)),))
 
 
-def _check_parts(recipe: Recipe) -> None:
-    """Refuse a source that has fewer shards with rows than the recipe has parts."""
-    for branch in branches(recipe) if recipe.parts > 1 else ():
+def _check_units(recipe: Recipe) -> None:
+    """Refuse a source without the blocks that are to be shuffled, or with fewer units than the recipe has parts."""
+    for branch in branches(recipe):
         for leaf in branch.leaves():
-            shard_ranges(leaf, open_table(leaf, recipe).shard_rows, recipe.parts)
+            if recipe.parts > 1 or leaf.source.shuffle_unit == "block":
+                shard_ranges(leaf, open_table(leaf, recipe).unit_rows, recipe.parts)
 
 
 def _failed(failures: tuple[Failure, ...]) -> PrepareError:

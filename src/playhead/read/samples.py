@@ -41,9 +41,7 @@ class SampleMaker:
         self._reader = found.format.open(leaf.source, files)
         self._files = files
         self._decodes = recipe.decode and found.raw_members
-        self._media = None
-        if recipe.media is not False and (self._decodes or getattr(self._reader, "has_media", True)):
-            self._media = media_rules(leaf.source.path, recipe.media)
+        self._media = media_rules(leaf.source.path, recipe.media) if recipe.media is not False else None
         self._audio = leaf.source.audio or recipe.audio
         self._mapper = None if function is None else Mapper(function)
         self._stored_arrays = stored_arrays and function is None
@@ -58,13 +56,14 @@ class SampleMaker:
     ) -> tuple[list[Sample], PlayheadError | None]:
         """What becomes of them, up to the first that fails, and how that one does."""
         samples, problem = raws, None
-        if self._media is not None:
+        may_hold_media = self._decodes or getattr(self._reader, "has_media", True)
+        if self._media is not None and may_hold_media:
             samples = with_media(samples) if self._decodes else samples
             samples, problem = decode_media(samples, self._files, self._media, self._audio)
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem
-        if not self._stored_arrays:
+        if not self._stored_arrays and may_hold_media:
             samples = read_arrays(samples)
         if self._mapper is not None:
             samples, failed = self._mapper.run(samples, islice(generators, len(samples)))

@@ -108,7 +108,7 @@ def _check_same(trained: Leaf | None, evaluated: Leaf) -> None:
     if trained is None:
         return
     own, other = (
-        msgspec.structs.replace(leaf.source, weight=None, shuffle="none", shuffle_group=8)
+        msgspec.structs.replace(leaf.source, weight=None, shuffle="none", shuffle_group=8, shuffle_unit="shard")
         for leaf in (evaluated, trained)
     )
     for field in own.__struct_fields__:

@@ -27,6 +27,12 @@ def check_source(leaf: Leaf) -> None:
             found=f"shuffle: {source.shuffle}",
             fix="write `shuffle: shards`, or remove `shuffle_group`",
         )
+    if source.shuffle_unit != "shard" and source.shuffle != "shards":
+        raise RecipeError(
+            f"{where}: `shuffle_unit` says what `shuffle: shards` shuffles, and the shuffle is another",
+            found=f"shuffle: {source.shuffle}",
+            fix="write `shuffle: shards`, or remove `shuffle_unit`",
+        )
     for field, length in (("length", source.length), ("output_length", source.output_length)):
         if length is not None:
             _check_length(length, f"{leaf.path}.{field}")

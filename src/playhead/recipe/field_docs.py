@@ -46,6 +46,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "weight": "This source's share among its neighbours.",
         "shuffle": "none: file order; global: every row anywhere; shards: within groups of shards, for slow storage.",
         "shuffle_group": "With `shuffle: shards`, how many shards are mixed at a time.",
+        "shuffle_unit": "With `shuffle: shards`, what is shuffled: shards, or the blocks of few large files.",
         "length": "Where a sample's length comes from; a text is the name of a field.",
         "output_length": "The same for the length of the output, for buckets of two lengths.",
         "ids": "The field that holds a sample's id.",

@@ -149,7 +149,7 @@ def _stream_name(branch: Branch, part: int | None) -> str:
 def _order_of(recipe: Recipe, member: Member, part: int | None) -> SourceOrder:
     source, table = member.leaf.source, member.table
     order_key = key(recipe.seed, "shuffle", source.name)
-    rows, first_row = table.shard_rows, 0
+    rows, first_row = table.unit_rows, 0
     if part is not None:
         first, stop = shard_ranges(member.leaf, rows, recipe.parts)[part]
         rows, first_row = rows[first:stop], int(rows[:first].sum())

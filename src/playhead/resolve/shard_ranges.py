@@ -1,4 +1,4 @@
-"""A source cut into parts of whole shards, one per sub-stream, for storage locality."""
+"""A source cut into parts of whole shards, or whole blocks, one per sub-stream, for storage locality."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from playhead.types import IntArray
 
 
 def shard_ranges(leaf: Leaf, shard_rows: IntArray, num_parts: int) -> list[tuple[int, int]]:
-    """Consecutive ranges of shards [first, stop) with about as many rows each.
+    """Consecutive ranges of shards (or blocks) [first, stop) with about as many rows each.
 
     Law: together they are all shards, and each has a row.
     """
-    filled = np.flatnonzero(shard_rows)
+    filled, unit = np.flatnonzero(shard_rows), leaf.source.shuffle_unit
     if len(filled) < num_parts:
         raise RecipeError(
-            f'{leaf.path} "{leaf.source.name}": cannot be cut into {num_parts} parts of whole shards',
-            found=f"{len(filled)} shards with rows, {int(shard_rows.sum()):,} rows",
-            expected=f"at least {num_parts} shards with rows",
-            fix="lower `parts`, or write the source into more shards",
+            f'{leaf.path} "{leaf.source.name}": cannot be cut into {num_parts} parts of whole {unit}s',
+            found=f"{len(filled)} {unit}s with rows, {int(shard_rows.sum()):,} rows",
+            expected=f"at least {num_parts} {unit}s with rows",
+            fix=f"lower `parts`, or write the source into more {unit}s",
         )
     before = np.concatenate(([0], np.cumsum(shard_rows)))
     cuts = [0]
