@@ -24,6 +24,9 @@ ENTRY_POINTS = "playhead.formats"
 _OURS = (
     "playhead.formats.jsonl",
     "playhead.formats.megatron",
+    "playhead.formats.text",
+    "playhead.formats.text_jsonl",
+    "playhead.formats.text_pair",
     "playhead.formats.webdataset",
 )
 
