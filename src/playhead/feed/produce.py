@@ -19,6 +19,7 @@ from playhead.feed.named_fields import check_named_fields
 from playhead.feed.tasks import Work
 from playhead.fingerprint import digest
 from playhead.formats.rows import Sample
+from playhead.index.layout import tokens_by_digest
 from playhead.index.table import open_tables
 from playhead.read import Incident, Reader, Request
 from playhead.read.mapping import name_of, place_of
@@ -59,6 +60,9 @@ class Blueprint:
         read = [leaf.source.options for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
         if recipe.media is not True or any(read):
             decided.append([recipe.media, read])
+        tokens = [tokens_by_digest(recipe, leaf) for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
+        if any(tokens):
+            decided.append({"tokens": tokens})
         if recipe.masks != "always":
             decided.append({"masks": recipe.masks})
         return digest(decided)[:16]

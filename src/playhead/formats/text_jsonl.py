@@ -15,6 +15,7 @@ from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.spec import Spec
 from playhead.formats.text import TEXT
+from playhead.formats.tokens import text_pieces
 from playhead.recipe.values import Length, Source
 from playhead.store import Files
 
@@ -84,4 +85,15 @@ def _own_fields(spec: Spec) -> Spec:
 
 
 def _renamed(length: Length | None, field: str) -> Length | None:
-    return replace(length, field=field) if length is not None and length.field == TEXT else length
+    if length is None or field == TEXT:
+        return length
+    if length.template is not None:
+        pieces = [(_escaped(literal), field if name == TEXT else name) for literal, name in text_pieces(length)]
+        named = [text if name is None else f"{text}{{{name}}}" for text, name in pieces]
+        return replace(length, template="".join(named))
+    of_text = length.field == TEXT or (length.tokenizer is not None and length.field is None)
+    return replace(length, field=field) if of_text else length
+
+
+def _escaped(literal: str) -> str:
+    return literal.replace("{", "{{").replace("}", "}}")
