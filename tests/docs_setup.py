@@ -25,6 +25,7 @@ def make_data() -> None:
     Path("bad-ids.txt").write_text("web-3\nweb-5\n")
     Path("bad-rows.txt").write_text("0\n7\n")
     Path("lengths.py").write_text("def count_words(sample):\n    return len(sample['text'].split())\n")
+    _write_tokenizer()
 
 
 def _write(file: Path, rows: list[dict[str, object]]) -> None:
@@ -74,7 +75,6 @@ def make_files() -> None:
 def make_megatron() -> None:
     """Two Megatron datasets, texts and a tokenizer to make a third."""
     import numpy as np
-    from tokenizers import Tokenizer, models, pre_tokenizers
 
     from playhead.formats.megatron_idx import write_idx
 
@@ -83,6 +83,12 @@ def make_megatron() -> None:
         write_idx(name, np.dtype(np.uint16), np.array(lengths, np.int32), marks)
         Path(f"{name}.bin").write_bytes(bytes(2 * sum(lengths)))
     _write(Path("notes.jsonl"), [{"text": "a note " * (i % 7)} for i in range(100)])
+    _write_tokenizer()
+
+
+def _write_tokenizer() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
     words = {"<unk>": 0, "</s>": 1, "a": 2, "note": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # noqa: S106 - a word, not a secret
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -19,6 +19,7 @@ from playhead.feed.named_fields import check_named_fields
 from playhead.feed.tasks import Work
 from playhead.fingerprint import digest
 from playhead.formats.rows import Sample
+from playhead.index.layout import tokens_by_digest
 from playhead.index.table import open_tables
 from playhead.read import Incident, Reader, Request
 from playhead.read.codecs import decoders
@@ -66,6 +67,9 @@ class Blueprint:
         ]
         if any(how not in (None, AudioOptions()) for how in audio):
             decided.append([audio, decoders()])
+        tokens = [tokens_by_digest(recipe, leaf) for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
+        if any(tokens):
+            decided.append({"tokens": tokens})
         if recipe.masks != "always":
             decided.append({"masks": recipe.masks})
         if recipe.length_tolerance != LENGTH_TOLERANCE_SECONDS:

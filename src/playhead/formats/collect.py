@@ -12,14 +12,15 @@ from playhead.formats.lengths import MISSING, whole_number
 from playhead.formats.rows import Sample
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
+from playhead.formats.tokens import Tokens
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.types import Array
+from playhead.types import Array, LengthArray
 
 
 class Row(Protocol):
-    """A row as a scan sees it."""
+    """A row as a scan sees it. One in which a text may look like a number has `text` too, which gives it as it is."""
 
     def get(self, field: str) -> Any: ...
 
@@ -33,16 +34,14 @@ class Collector:
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self._length = None if spec.length is None else _reader(spec.length)
-        self._output = None if spec.output_length is None else _reader(spec.output_length)
+        lengths = ((LENGTHS, spec.length), (OUTPUTS, spec.output_length))
+        self._lengths = {name: _Lengths(length) for name, length in lengths if length is not None}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
         self._clear()
 
     def add(self, row: Row) -> None:
-        if self._length is not None:
-            self._lengths.append(self._length(row))
-        if self._output is not None:
-            self._outputs.append(self._output(row))
+        for lengths in self._lengths.values():
+            lengths.add(row)
         for name in self._spec.columns:
             self._columns[name].append(number(row.get(name), name))
         for name, field, accepts in self._matches:
@@ -52,11 +51,7 @@ class Collector:
 
     def take(self) -> dict[str, Array]:
         """The columns of the rows added since the last time, by their names in the schema."""
-        arrays: dict[str, Array] = {}
-        if self._length is not None:
-            arrays[LENGTHS] = np.array(self._lengths, dtype=np.uint32)
-        if self._output is not None:
-            arrays[OUTPUTS] = np.array(self._outputs, dtype=np.uint32)
+        arrays: dict[str, Array] = {name: lengths.take() for name, lengths in self._lengths.items()}
         with np.errstate(over="ignore"):
             for name in self._spec.columns:
                 arrays[column(name)] = np.array(self._columns[name], np.float64).astype(np.float32)
@@ -68,11 +63,29 @@ class Collector:
         return arrays
 
     def _clear(self) -> None:
-        self._lengths: list[int] = []
-        self._outputs: list[int] = []
         self._ids: list[int] = []
         names = (*self._spec.columns, *(name for name, _, _ in self._matches))
         self._columns: dict[str, list[float]] = {name: [] for name in names}
+
+
+class _Lengths:
+    """The lengths of some rows. Tokens are counted for many rows at once, when all are there."""
+
+    def __init__(self, length: Length) -> None:
+        self._tokens = None if length.tokenizer is None else Tokens(length)
+        self._read = _reader(length) if self._tokens is None else self._text
+        self._found: list[Any] = []
+
+    def add(self, row: Row) -> None:
+        self._found.append(self._read(row))
+
+    def take(self) -> LengthArray:
+        found, self._found = self._found, []
+        return np.array(found, dtype=np.uint32) if self._tokens is None else self._tokens.counts(found)
+
+    def _text(self, row: Row) -> Any:
+        assert self._tokens is not None
+        return self._tokens.text(getattr(row, "text", row.get))
 
 
 def number(value: Any, name: str) -> float:
@@ -102,7 +115,14 @@ def identity(value: Any, name: str) -> str:
     return str(value)
 
 
-def _reader(length: Length) -> Callable[[Row], int]:
+def characters(value: Any, name: str) -> int:
+    """The number of characters of a text."""
+    if not isinstance(value, str):
+        raise DataError(f'field "{name}" is not a text', found=repr(value)[:80], expected="a text")
+    return len(value)
+
+
+def _reader(length: Length) -> Callable[[Row], Any]:
     if length.function is not None:
         function, name = resolve_function(length.function), length.function
 
@@ -123,4 +143,6 @@ def _reader(length: Length) -> Callable[[Row], int]:
         return lambda row: whole_number(row.size(length.field), "bytes", "the size")
     field = length.field
     assert field is not None
+    if length.unit == "characters":
+        return lambda row: characters(getattr(row, "text", row.get)(field), field)
     return lambda row: whole_number(row.get(field), length.unit, f'field "{field}"')

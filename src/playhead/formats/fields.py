@@ -13,16 +13,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from playhead.errors import DataError
 from playhead.formats.lengths import whole_numbers
 from playhead.formats.lines import Lines
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
+from playhead.formats.tokens import Tokens
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.types import Array, LengthArray
 
 _NUMBER = float
 _ID = int | str
+_TEXT = str
 
 
 def fast_decoder(spec: Spec) -> Callable[[Lines], dict[str, Array] | None] | None:
@@ -32,8 +35,10 @@ def fast_decoder(spec: Spec) -> Callable[[Lines], dict[str, Array] | None] | Non
     for length in (spec.length, spec.output_length):
         if length is not None and (length.function is not None or (length.unit == "bytes" and length.field)):
             return None
-        if length is not None and length.field is not None:
-            fields[length.field] = _NUMBER
+        if length is not None and length.tokenizer is not None:
+            fields |= dict.fromkeys(Tokens(length).fields, _TEXT)
+        elif length is not None and length.field is not None:
+            fields[length.field] = _TEXT if length.unit == "characters" else _NUMBER
     if spec.ids is not None:
         fields[spec.ids] = Any if spec.ids in fields else _ID
     tree = _tree(fields)
@@ -49,6 +54,8 @@ class _Fast:
         self._spec = spec
         self._decoder = decoder
         self._getters = {field: attrgetter(place) for field, place in places.items()}
+        lengths = (spec.length, spec.output_length)
+        self._tokens = {length: Tokens(length) for length in lengths if length is not None and length.tokenizer}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
 
     def decode(self, lines: Lines) -> dict[str, Array] | None:
@@ -89,11 +96,21 @@ class _Fast:
         return arrays
 
     def _length(self, length: Length, rows: list[Any], lines: Lines) -> LengthArray | None:
+        if length in self._tokens:
+            return self._counted(self._tokens[length], rows)
         if length.field is None:
             sizes = lines.ends - lines.starts
             return sizes.astype(np.uint32)
+        if length.unit == "characters":
+            return np.fromiter(map(len, map(self._getters[length.field], rows)), dtype=np.uint32, count=len(rows))
         values = np.fromiter(map(self._getters[length.field], rows), dtype=np.float64, count=len(rows))
         return whole_numbers(values, length.unit)
+
+    def _counted(self, tokens: Tokens, rows: list[Any]) -> LengthArray | None:
+        try:
+            return tokens.counts([tokens.text(lambda name, row=row: self._getters[name](row)) for row in rows])  # type: ignore[misc]
+        except DataError:
+            return None
 
 
 def _text(value: Any) -> str:
@@ -133,7 +150,7 @@ def _struct(tree: dict[str, Any], names: tuple[str, ...], place: tuple[str, ...]
             fields.append((attribute, inner, default) if optional else (attribute, inner))
             continue
         places[".".join(here[0])] = ".".join(here[1])
-        required = kind is _NUMBER or kind == _ID
+        required = kind in (_NUMBER, _TEXT) or kind == _ID
         fields.append((attribute, kind) if required else (attribute, kind, None))
     # Required fields may follow optional ones only as keywords.
     return msgspec.defstruct("Fields", fields, rename=rename, kw_only=True, frozen=True, gc=False)

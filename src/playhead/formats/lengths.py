@@ -22,6 +22,7 @@ _EXPECTED = {
     "tokens": "a whole number of tokens, 0 or more",
     "seconds": "a number of seconds, 0 or more",
     "bytes": "a whole number of bytes, 0 or more",
+    "characters": "a text",
 }
 
 

@@ -74,11 +74,42 @@ def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1, end
 
     Law: the runs' bytes, end to end, are the file between them, a byte order mark left out.
     """
-    end = file.size if end is None else end
+    find = _Finder()
+    for at, data in _runs(file, limits, base, file.size if end is None else end):
+        lines = find.rows(data, at, line)
+        yield lines
+        line += lines.num_lines
+
+
+@dataclass(frozen=True)
+class EveryLine:
+    """Whole lines of a file, blank ones too. `ends` leave out the line's end, LF or CR LF."""
+
+    data: bytes
+    base: int
+    starts: IntArray
+    ends: IntArray
+
+    def contents(self) -> list[bytes]:
+        return [self.data[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
+
+def read_every_line(file: File, limits: ScanLimits, base: int = 0, end: int | None = None) -> Iterator[EveryLine]:
+    """The file as runs of whole lines, as `read_lines`, with a row for every line."""
+    for at, data in _runs(file, limits, base, file.size if end is None else end):
+        found = np.frombuffer(data, dtype=np.uint8)
+        ends = np.flatnonzero(found == 10)
+        if found[-1] != 10:
+            ends = np.append(ends, len(data))
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        returns = (ends > starts) & (found[ends - 1] == 13)
+        yield EveryLine(data, at, starts, ends - returns)
+
+
+def _runs(file: File, limits: ScanLimits, base: int, end: int) -> Iterator[tuple[int, bytes]]:
     if base == 0 and file.read(0, len(BOM)) == BOM:
         base = len(BOM)
     want = limits.chunk_bytes
-    find = _Finder()
     while base < end:
         data = file.read(base, min(want, end - base))
         if base + len(data) < end:
@@ -87,11 +118,9 @@ def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1, end
                 want = _larger(want, file, base, limits)
                 continue
             data = data[:cut]
-        lines = find.rows(data, base, line)
-        yield lines
+        yield base, data
         want = limits.chunk_bytes
         base += len(data)
-        line += lines.num_lines
 
 
 def line_start(file: File, position: int) -> int:
@@ -128,7 +157,7 @@ def _larger(want: int, file: File, base: int, limits: ScanLimits) -> int:
     if want >= limits.longest_row_bytes:
         raise DataError(
             f"{file.path}: a line longer than {want / 2**20:,.0f} MB at byte {base:,}",
-            expected="JSON Lines: one object a line",
+            expected="one sample a line",
             fix="if the file is right, raise the memory per worker (--memory)",
         )
     return min(want * 4, limits.longest_row_bytes)

@@ -21,10 +21,8 @@ from playhead.recipe.values import Length, Source
 from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
-_OURS = tuple(
-    f"playhead.formats.{name}"
-    for name in ("arrow", "jsonl", "megatron", "nemo", "nemo_tarred", "parquet", "webdataset")
-)
+_NAMES = "arrow jsonl megatron nemo nemo_tarred parquet text text_jsonl text_pair webdataset"
+_OURS = tuple(f"playhead.formats.{name}" for name in _NAMES.split())
 
 F = TypeVar("F", bound=Callable[[], Format])
 S = TypeVar("S", bound=Struct)

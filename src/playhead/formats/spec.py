@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
+from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.values import KeepRule, Length, Source
 
 
@@ -59,7 +60,10 @@ class Rule(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True):
-    """What an index holds of every row. `measured` stands for all that decides lengths which are measured."""
+    """What an index holds of every row. `measured` stands for all that decides lengths which are measured.
+
+    `tokenizers` are the digests of the tokenizers that count tokens, by their paths.
+    """
 
     length: Length | None = None
     output_length: Length | None = None
@@ -68,11 +72,18 @@ class Spec(Struct, frozen=True):
     matches: tuple[Match, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     measured: str | None = None
+    tokenizers: dict[str, str] = field(default_factory=dict)
 
     @property
     def scanned(self) -> Spec:
         """What a scan collects itself: lengths that are measured come later."""
         return self if self.measured is None else replace(self, length=None, measured=None)
+
+    @property
+    def content(self) -> Spec:
+        """What distinguishes the rows of one index from those of another: where a tokenizer is does not."""
+        lengths = [by_digest(length, self.tokenizers) for length in (self.length, self.output_length)]
+        return replace(self, length=lengths[0], output_length=lengths[1], tokenizers={})
 
     @property
     def reads_content(self) -> bool:
@@ -94,9 +105,12 @@ def spec_of(source: Source, path: str, default_id: str | None, measured: str | N
             expected="`ids:`, the field that holds the id of a sample",
             fix=f"add `ids: id` (or whatever the field is called) to {path}",
         )
+    tokenizers: dict[str, str] = {}
     for name, length in (("length", source.length), ("output_length", source.output_length)):
         if length is not None:
             _check_length(length, f"{path}.{name}")
+            if length.tokenizer is not None:
+                tokenizers[length.tokenizer] = tokenizer_digest(length.tokenizer, f"{path}.{name}.tokenizer")
     matches = {rule.test.column: rule.test for rule in rules if isinstance(rule.test, Match)}
     return Spec(
         length=source.length,
@@ -106,6 +120,7 @@ def spec_of(source: Source, path: str, default_id: str | None, measured: str | N
         matches=tuple(matches[name] for name in sorted(matches)),
         options=source.options,
         measured=measured,
+        tokenizers=tokenizers,
     )
 
 
@@ -143,7 +158,8 @@ def _rule(key: str, rule: KeepRule, where: str) -> Rule:
 def _check_length(length: Length, where: str) -> None:
     if length.field and length.function:
         raise RecipeError(f"{where}: has both `field` and `function`", fix="keep one of them")
-    if not length.field and not length.function and not length.measure and length.unit != "bytes":
+    given = length.field or length.function or length.measure or length.tokenizer
+    if not given and length.unit != "bytes":
         raise RecipeError(
             f"{where}: says neither `field` nor `function`",
             fix="name the field that holds the length, or use `unit: bytes` for the size of the sample",

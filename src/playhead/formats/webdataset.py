@@ -198,6 +198,16 @@ class _GroupRow:
             value = value[part]
         return value
 
+    def text(self, field: str) -> Any:
+        """A field as it will be in the sample: a member of text whole."""
+        if field not in self._group.members or field.rpartition(".")[2] == "json":
+            return self.get(field)
+        self._check_size(self._group.members[field].size)
+        try:
+            return self._group.content(field).decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"member {field} is not UTF-8", found=str(error)) from error
+
     def size(self, field: str | None) -> int:
         members = self._group.members
         if field is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,8 +23,9 @@ from playhead.formats.registry import Registered, format_of
 from playhead.formats.rows import Shard
 from playhead.formats.schema import Track, file_name
 from playhead.formats.spec import Rule, Spec, rules_of, spec_of
+from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.imports import source_digest
-from playhead.recipe.tree import Leaf, map_of, sample_key
+from playhead.recipe.tree import Leaf, map_of, sample_key, tokenize_of
 from playhead.recipe.values import Recipe
 from playhead.store import Files, Stamp, load_bytes, unreadable
 
@@ -127,18 +128,31 @@ def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
     """A digest of what decides measured lengths; None for lengths that are not measured.
 
     That is the map's name and the text of the module it is named in, so that an edited map is noticed (what that module
-    imports does not count); whether samples are decoded; the sequence field and, for seconds, its rate.
+    imports does not count); whether samples are decoded, and how tokenized; the sequence field and, for seconds, its
+    rate.
     """
     length = leaf.source.length
     if length is None or not length.measure:
         return None
     named = map_of(recipe, leaf)
     rate = recipe.sequence_rate if length.unit == "seconds" else None
-    return digest([named and [named[0], source_digest(*named)], recipe.decode, recipe.media, recipe.sequence, rate])
+    made = [named and [named[0], source_digest(*named)], recipe.decode, recipe.media, recipe.sequence, rate]
+    tokens = tokens_by_digest(recipe, leaf)
+    return digest([*made, tokens] if tokens else made)
+
+
+def tokens_by_digest(recipe: Recipe, leaf: Leaf) -> list[Any]:
+    """What says how texts of a source become tokens, with the digests of tokenizers: `tokenize`, and its lengths."""
+    found = tokenize_of(recipe, leaf)
+    lengths = (("length", leaf.source.length), ("output_length", leaf.source.output_length))
+    given: list[tuple[Any, str]] = [] if found is None else [found]
+    given += [(length, f"{leaf.path}.{name}") for name, length in lengths if length is not None and length.tokenizer]
+    digests = {each.tokenizer: tokenizer_digest(each.tokenizer, f"{at}.tokenizer") for each, at in given}
+    return [by_digest(each, digests) for each, _ in given]
 
 
 def fingerprint_of(format_name: str, spec: Spec) -> str:
-    return digest([VERSION, format_name, spec])
+    return digest([VERSION, format_name, spec.content])
 
 
 def files_now(shard: Shard, files: Files) -> tuple[FileEntry, ...]:

@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from playhead.errors import DataError, PlayheadError, RecipeError
 from playhead.fingerprint import digest, digest_bytes
 from playhead.formats.megatron_idx import best_dtype, bin_path, open_idx, write_idx
+from playhead.formats.tokens import load_tokenizer
 from playhead.jobs import Local, run_jobs
 from playhead.megatron.merging import WrittenDataset, merge_prefixes
 from playhead.store import File, Files, fresh_directory, open_file, replacing
@@ -149,31 +149,17 @@ def _run(waiting: list[TextPart], workers: int, progress: Callable[[int, int], N
 
 
 def _rules_for(tokenizer: str, key: str, eod: str | None, special_tokens: bool) -> TokenizeRules:
-    model = _load(tokenizer)
+    model = load_tokenizer(tokenizer)
     token = None if eod is None else model.token_to_id(eod)
     if eod is not None and token is None:
         raise RecipeError(f'--eod "{eod}": is not a token of {tokenizer}', expected="a token of the vocabulary")
     return TokenizeRules(tokenizer, key, token, special_tokens, model.get_vocab_size())
 
 
-@lru_cache(maxsize=1)
-def _load(path: str) -> Any:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise RecipeError("tokenizing needs the package tokenizers", fix="pip install 'playhead[text]'") from error
-    if not Path(path).is_file():
-        raise DataError(f"{path}: no such file", expected="a tokenizer.json")
-    try:
-        return Tokenizer.from_file(path)
-    except Exception as error:  # the package raises nothing more particular
-        raise DataError(f"{path}: is not a tokenizer", found=str(error), expected="a tokenizer.json") from error
-
-
 def write_part(part: TextPart) -> None:
     """Law: as Megatron's preprocessing, each line is a document of one sequence; one without tokens has no sequence."""
     rules = part.rules
-    model, dtype = _load(rules.tokenizer), best_dtype(rules.vocab_size)
+    model, dtype = load_tokenizer(rules.tokenizer), best_dtype(rules.vocab_size)
     lengths: list[int] = []
     marks = [0]
     texts = (_text(line, rules.key, part.file.path, offset) for offset, line in _lines(part))

@@ -72,13 +72,16 @@ def _tolerance(recipe: Recipe, leaf: Leaf) -> int:
 def is_compared(recipe: Recipe, leaf: Leaf) -> bool:
     """Whether the lengths of a source are compared with those of its samples; if not, they are taken on trust.
 
-    Seconds need the rate of the sequence. The size of a whole sample in its file is not the length of any field.
+    Seconds need the rate of the sequence. The size of a whole sample in its file is not the length of any field, and
+    the characters of a text are not that of an array.
     """
     length = leaf.source.length
     if recipe.sequence is None or length is None:
         return False
     if length.unit == "seconds":
         return recipe.sequence_rate is not None
+    if length.unit == "characters":
+        return False
     return length.unit != "bytes" or length.field is not None or length.function is not None
 
 

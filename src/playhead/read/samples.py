@@ -1,4 +1,4 @@
-"""The one way to make samples of a source: rows read, media fetched, members decoded, the map run."""
+"""The one way to make samples of a source: rows read, media fetched, members decoded, texts tokenized, the map run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from playhead.read.mapping import Mapper
 from playhead.read.media import decode_media
 from playhead.read.media_rules import media_rules
 from playhead.read.stored import read_arrays
+from playhead.read.tokens import SampleTokens
 from playhead.recipe.imports import resolve_function
-from playhead.recipe.tree import Leaf, map_of
+from playhead.recipe.tree import Leaf, map_of, tokenize_of
 from playhead.recipe.values import Recipe
 from playhead.store import Files
 
@@ -43,6 +44,8 @@ class SampleMaker:
         self._decodes = recipe.decode and found.raw_members
         self._media = media_rules(leaf.source.path, recipe.media) if recipe.media is not False else None
         self._audio = leaf.source.audio or recipe.audio
+        tokenize = tokenize_of(recipe, leaf)
+        self._tokens = None if tokenize is None else SampleTokens(tokenize[0])
         self._mapper = None if function is None else Mapper(function)
         self._stored_arrays = stored_arrays and function is None
 
@@ -65,6 +68,9 @@ class SampleMaker:
             problem = failed or problem
         if not self._stored_arrays and may_hold_media:
             samples = read_arrays(samples)
+        if self._tokens is not None:
+            samples, failed = self._tokens.run(samples)
+            problem = failed or problem
         if self._mapper is not None:
             samples, failed = self._mapper.run(samples, islice(generators, len(samples)))
             problem = failed or problem

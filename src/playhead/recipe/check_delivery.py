@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from playhead.errors import RecipeError
+from playhead.recipe.check_source import check_tokenize
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
 from playhead.recipe.values import Batching, Bucket, Budget, MediaOptions, Pack, Recipe
@@ -13,6 +14,8 @@ COLLATES = ("pad", "list")
 
 
 def check_delivery(recipe: Recipe) -> None:
+    if recipe.tokenize is not None:
+        check_tokenize(recipe.tokenize, "tokenize")
     if recipe.map is not None:
         check_function_name(recipe.map, "map")
     if recipe.collate not in COLLATES:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from string import Formatter
 
 from playhead.errors import RecipeError
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Leaf
-from playhead.recipe.values import KeepRule, Length, Source
+from playhead.recipe.values import KeepRule, Length, Source, Tokenize
+from playhead.store import is_url
 
 _JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst")
 _DEFAULT_SHUFFLE_GROUP = 8
@@ -46,6 +48,8 @@ def check_source(leaf: Leaf) -> None:
         raise RecipeError(
             f"{where}: `drop_ids` needs to know which field holds the id", fix="add a line such as `ids: id`"
         )
+    if source.tokenize is not None:
+        check_tokenize(source.tokenize, f"{leaf.path}.tokenize")
     if source.map is not None:
         check_function_name(source.map, f"{leaf.path}.map")
     for key, rule in source.keep.items():
@@ -81,6 +85,21 @@ def _check_length(length: Length, where: str) -> None:
     given = [name for name in ("field", "function", "measure") if getattr(length, name)]
     if length.function is not None:
         check_function_name(length.function, f"{where}.function")
+    if length.tokenizer is not None:
+        _check_tokens(length, given, where)
+        return
+    for name in ("template", "max", "special"):
+        if getattr(length, name) not in (None, True):
+            raise RecipeError(
+                f"{where}.{name}: is for lengths that a tokenizer counts",
+                fix=f"add `tokenizer: tokenizer.json`, or remove `{name}`",
+            )
+    if length.unit == "characters" and (length.field is None or len(given) > 1):
+        raise RecipeError(
+            f"{where}: a length in characters is that of the text in a field",
+            found=" and ".join(f"`{name}`" for name in given) or "no field",
+            fix="for example `length: {unit: characters, field: text}`",
+        )
     if length.unit == "bytes":
         if length.function is not None or length.measure:
             raise RecipeError(
@@ -93,6 +112,56 @@ def _check_length(length: Length, where: str) -> None:
             f"{where}: needs exactly one of `field`, `function` and `measure`",
             found=" and ".join(f"`{name}`" for name in given) or "none of them",
             fix="for example `length: num_tokens`, or `length: {unit: bytes}` for the size of the sample",
+        )
+
+
+def _check_tokens(length: Length, given: list[str], where: str) -> None:
+    if length.unit != "tokens" or set(given) - {"field"}:
+        found = [f"`unit: {length.unit}`"] if length.unit != "tokens" else [f"`{name}`" for name in given]
+        raise RecipeError(
+            f"{where}: a tokenizer counts the tokens of a text",
+            found=" and ".join(found),
+            expected="`field` or `template` beside `tokenizer`",
+        )
+    check_text(length, where)
+
+
+def check_tokenize(given: Tokenize | bool, where: str) -> None:
+    if given is True:
+        raise RecipeError(
+            f"{where}: does not say how",
+            found="true",
+            expected="a mapping such as `{tokenizer: tokenizer.json, field: text}`, or false for none",
+        )
+    if isinstance(given, Tokenize):
+        check_text(given, where)
+
+
+def check_text(given: Length | Tokenize, where: str) -> None:
+    """What is tokenized is one field, or a template of fields in plain braces."""
+    if is_url(given.tokenizer or ""):
+        raise RecipeError(
+            f"{where}.tokenizer: must be on a local disk",
+            found=given.tokenizer,
+            fix="download the file, and give its path",
+        )
+    if given.template is None:
+        return
+    if given.field is not None:
+        raise RecipeError(f"{where}: has both `field` and `template`", fix="keep one of them")
+    try:
+        pieces = list(Formatter().parse(given.template))
+    except ValueError as error:
+        pieces, problem = [], str(error)
+    else:
+        problem = "no field in braces" if all(field is None for _, field, _, _ in pieces) else ""
+    if any(field == "" or form or conversion for _, field, form, conversion in pieces):
+        problem = "a field without a name, or with a format"
+    if problem:
+        raise RecipeError(
+            f"{where}.template: is not a template",
+            found=f"{given.template}: {problem}",
+            expected='text with the names of fields in braces, such as "{title} {text}"',
         )
 
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from playhead.recipe.by_format import path_options
 from playhead.recipe.patterns import expand_braces
 from playhead.recipe.tree import with_sources
-from playhead.recipe.values import MediaOptions, Recipe, Source
+from playhead.recipe.values import Length, MediaOptions, Recipe, Source, Tokenize
 from playhead.store import is_url
+
+L = TypeVar("L", bound=Length | Tokenize | bool | None)
 
 
 def place(recipe: Recipe, directory: Path) -> Recipe:
     """Law: placing a placed recipe changes nothing, whatever the directory."""
     return msgspec.structs.replace(
         with_sources(recipe, partial(_place_source, directory)),
+        tokenize=_place_tokenizer(recipe.tokenize, directory),
         media=_place_media(recipe.media, directory),
         cache_dir=absolute(recipe.cache_dir, directory),
         indexes_root=absolute(recipe.indexes_root, directory) if recipe.indexes_root is not None else None,
@@ -30,6 +33,13 @@ def _place_media(media: bool | MediaOptions, directory: Path) -> bool | MediaOpt
     if isinstance(media, bool):
         return media
     return msgspec.structs.replace(media, allow=[absolute(prefix, directory) for prefix in media.allow])
+
+
+def _place_tokenizer(given: L, directory: Path) -> L:
+    """A length or `tokenize`, with the path of its tokenizer absolute."""
+    if not isinstance(given, Length | Tokenize) or given.tokenizer is None:
+        return given
+    return msgspec.structs.replace(given, tokenizer=absolute(given.tokenizer, directory))
 
 
 def absolute(path: str, directory: Path) -> str:
@@ -56,5 +66,8 @@ def _place_source(directory: Path, source: Source, path: str) -> Source:
         path=placed(source.path, f"{path}.path"),
         drop_ids=placed(source.drop_ids, f"{path}.drop_ids"),
         drop_rows=placed(source.drop_rows, f"{path}.drop_rows"),
+        length=_place_tokenizer(source.length, directory),
+        output_length=_place_tokenizer(source.output_length, directory),
+        tokenize=_place_tokenizer(source.tokenize, directory),
         options=source.options | options,
     )

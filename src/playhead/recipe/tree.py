@@ -13,7 +13,7 @@ import msgspec
 
 from playhead.errors import RecipeError
 from playhead.recipe.units import in_units, length_limit
-from playhead.recipe.values import Batching, Bucket, Evaluation, Group, Recipe, Source, Unit, WeightsIn
+from playhead.recipe.values import Batching, Bucket, Evaluation, Group, Recipe, Source, Tokenize, Unit, WeightsIn
 from playhead.seeds import key
 
 MAIN = "main"
@@ -168,6 +168,14 @@ def map_of(recipe: Recipe, leaf: Leaf) -> tuple[str, str] | None:
     if leaf.source.map is not None:
         return leaf.source.map, f"{leaf.path}.map"
     return None if recipe.map is None else (recipe.map, "map")
+
+
+def tokenize_of(recipe: Recipe, leaf: Leaf) -> tuple[Tokenize, str] | None:
+    """What puts tokens into a source's samples, and where the recipe says so: its own, else the recipe's."""
+    own = leaf.source.tokenize
+    if own is not None:
+        return None if isinstance(own, bool) else (own, f"{leaf.path}.tokenize")
+    return None if recipe.tokenize is None else (recipe.tokenize, "tokenize")
 
 
 def sample_key(recipe: Recipe, leaf: Leaf) -> int:

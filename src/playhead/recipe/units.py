@@ -1,4 +1,4 @@
-"""Lengths in whole numbers: tokens and bytes as they are, seconds as milliseconds."""
+"""Lengths in whole numbers: tokens, bytes and characters as they are, seconds as milliseconds."""
 
 from __future__ import annotations
 

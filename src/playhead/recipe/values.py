@@ -1,7 +1,7 @@
 """The recipe as frozen values: what a user may say, field by field.
 
-Numbers about length (`budget`, `max_length`, `edges`, ...) are in the unit of the sources: tokens, bytes or
-seconds. The plan works in whole numbers: tokens, bytes or milliseconds.
+Numbers about length (`budget`, `max_length`, `edges`, ...) are in the unit of the sources: tokens, bytes, characters
+or seconds. The plan works in whole numbers: tokens, bytes, characters or milliseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 
 Shuffle = Literal["none", "global", "shards"]
 ShuffleUnit = Literal["shard", "block"]
-Unit = Literal["tokens", "seconds", "bytes"]
+Unit = Literal["tokens", "seconds", "bytes", "characters"]
 Overlong = Literal["error", "drop", "alone", "truncate"]
 Exhaustion = Literal["repeat", "stop_first", "stop_all", "drop"]
 WeightsIn = Literal["samples", "length"]
@@ -39,15 +39,31 @@ KeepRule = str | list[str | float | None]
 
 
 class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a sample's length comes from: a field, a user function, (unit bytes) its size, or measuring.
+    """Where a sample's length comes from: a field, a user function, (unit bytes) its size, a tokenizer, or measuring.
 
-    To measure is to run the map over every row: `playhead prepare --measure`.
+    To measure is to run the map over every row: `playhead prepare --measure`. With a `tokenizer` the length is the
+    number of tokens of the text in `field`, or of a `template` of fields.
     """
 
     field: str | None = None
     function: str | None = None
     measure: bool = False
     unit: Unit = "tokens"
+    tokenizer: str | None = None
+    template: str | None = None
+    special: bool = True
+    max: Count | None = None
+
+
+class Tokenize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tokens of the text in `field`, or of a `template` of fields, put into every sample as the field `to`."""
+
+    tokenizer: str
+    field: str | None = None
+    template: str | None = None
+    to: str = "tokens"
+    special: bool = True
+    max: Count | None = None
 
 
 class AudioOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,6 +135,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     drop_ids: list[str] = field(default_factory=list)
     drop_rows: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
+    tokenize: bool | Tokenize | None = None
     map: str | None = None
     audio: AudioOptions | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -172,6 +189,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_dir: str = ".playhead"
     indexes_root: str | None = None
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
+    tokenize: Tokenize | None = None
     map: str | None = None
     decode: bool = True
     media: bool | MediaOptions = True
