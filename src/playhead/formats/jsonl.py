@@ -171,7 +171,7 @@ def scan_lines(
     collector = Collector(spec)
     for lines in read_lines(file, limits, first, end=end):
         arrays = decode(lines) if decode else None
-        yield lines, _line_by_line(file, lines, collector, row_of or LineRow) if arrays is None else arrays
+        yield lines, _line_by_line(file, lines, collector, row_of) if arrays is None else arrays
 
 
 @dataclass(frozen=True)
@@ -202,13 +202,13 @@ class LineRow:
 
 
 def _line_by_line(
-    file: File, lines: Lines, collector: Collector, row_of: Callable[[bytes, Sample], Row]
+    file: File, lines: Lines, collector: Collector, row_of: Callable[[bytes, Sample], Row] | None = None
 ) -> dict[str, Array]:
     """The slow, obvious way, which says which line is wrong and how."""
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
         raw = lines.data[start:end]
         try:
-            collector.add(row_of(raw, row_object(raw, "replace")))
+            collector.add((row_of or LineRow)(raw, row_object(raw, "replace")))
         except DataError as error:
             number = 1 + num_newlines(file, lines.base + start)
             error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")
