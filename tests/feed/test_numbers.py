@@ -195,3 +195,23 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_refused(value: float, dty
 def test_a_whole_number_beyond_every_dtype_is_refused_and_not_a_crash(values: list[Any], dtype: str) -> None:
     with pytest.raises(SampleError):
         pad(values, dtypes={"x": np.dtype(dtype)})
+
+
+WIDER = [(own, wide) for own in DTYPES[:9] for wide in DTYPES[:9] if own != wide]
+
+
+@pytest.mark.parametrize(("own", "wide"), WIDER)
+def test_arrays_of_whole_numbers_are_widened_as_they_are_or_refused(own: str, wide: str) -> None:
+    """Every edge of the dtype that arrays have, in the one that is declared."""
+    edges = [0, 1] if own == "bool" else [np.iinfo(own).min, 0, 1, np.iinfo(own).max]
+    values = [np.array(edges, own), np.array(edges[:1], own)]
+    low, high = (0, 1) if wide == "bool" else (int(np.iinfo(wide).min), int(np.iinfo(wide).max))
+    how = {"dtypes": {"x": np.dtype(wide)}}
+    for make in (pad, lambda values, **how: pack(values, **how)["x"]):
+        if all(low <= int(edge) <= high for edge in edges):
+            found = make(values, **how)
+            assert found.dtype == np.dtype(wide)
+            assert found.ravel()[: len(edges)].tolist() == [*map(int, edges)]
+        else:
+            with pytest.raises(SlotError):
+                make(values, **how)

@@ -8,6 +8,7 @@ are rounded, to the nearest that a declared float type has.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from math import isfinite
 from typing import Any
 
@@ -42,7 +43,7 @@ def column_of(name: str, values: list[Any], declared: Dtype | None) -> Array:
 
 
 def arrays_of(name: str, values: list[Any], declared: Dtype | None) -> tuple[list[Array | StoredArray], Dtype]:
-    """One array for each sample, and the dtype that holds them all. Those that are not of it are read."""
+    """One array for each sample, and the dtype that holds them all; those that are not of it fit when written."""
     alike = _alike(values, declared)
     if alike is not None:
         return values, alike
@@ -63,8 +64,16 @@ def _alike(values: list[Any], declared: Dtype | None) -> Dtype | None:
     if others or dtype.kind not in "biuf":
         return None
     if declared is not None:
-        return declared if declared == dtype else None
+        # Written into its place, a smaller whole number becomes the larger one; what is not read yet is read as it is.
+        fits = declared == dtype or (_holds_all(declared, dtype) and all(type(value) is np.ndarray for value in values))
+        return declared if fits else None
     return None if dtype == _FLOAT64 and not any(map(len, values)) else dtype
+
+
+@cache
+def _holds_all(dtype: Dtype, other: Dtype) -> bool:
+    """Whether every number of another dtype of whole numbers is one of this."""
+    return dtype.kind in "iu" and other.kind in "biu" and np.can_cast(other, dtype)
 
 
 def flat_of(values: list[Any], declared: Dtype | None) -> Array | None:

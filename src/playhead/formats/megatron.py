@@ -23,7 +23,7 @@ from playhead.formats.schema import LENGTHS, Track
 from playhead.formats.spec import Spec
 from playhead.recipe.units import LARGEST_LENGTH
 from playhead.recipe.values import Count, Length, Source
-from playhead.store import File, Files, Ranges, list_files, open_file
+from playhead.store import File, Files, list_files, open_file
 from playhead.types import Array, IntArray
 
 TRACK, INDEX = "bin", "idx"
@@ -87,34 +87,17 @@ class _MegatronReader:
         self._dtypes: dict[str, np.dtype[np.generic]] = {}
 
     def read(self, rows: Rows) -> Iterable[Sample]:
-        """The tokens of each row, in memory that all of them share and that may be written to."""
+        """The tokens of each row, as an array of its own that may be written to."""
         assert rows.fetch is not None
-        fetch, ranges = rows.fetch, rows.places[TRACK].ranges
-        by_path: dict[str, list[int]] = {}
-        for i, path in enumerate(rows.paths(TRACK)):
-            by_path.setdefault(path, []).append(i)
-        found: list[Sample] = [{}] * len(rows.numbers)
-        for path, wanted in by_path.items():
-            part = Ranges([ranges.firsts[i] for i in wanted], [ranges.ends[i] for i in wanted])
-            for i, tokens in zip(wanted, _read(fetch, path, part, self._dtype(fetch, path)), strict=True):
-                found[i] = {TOKENS: tokens}
-        return found
+        dtypes = [self._dtype(rows.fetch, path) for path in rows.paths(TRACK)]
+        payloads = zip(rows.payloads(TRACK), dtypes, strict=True)
+        return [{TOKENS: np.frombuffer(data, dtype).copy()} for data, dtype in payloads]
 
     def _dtype(self, fetch: Fetch, path: str) -> np.dtype[np.generic]:
         if path not in self._dtypes:
             index = idx_path(_prefix(path))
             self._dtypes[path] = token_type(File(fetch.files, index, fetch.stamps[index]))
         return self._dtypes[path]
-
-
-def _read(fetch: Fetch, path: str, ranges: Ranges, dtype: np.dtype[np.generic]) -> list[Array]:
-    ends = np.cumsum(np.subtract(ranges.ends, ranges.firsts)).tolist()
-    memory = np.empty(ends[-1] // dtype.itemsize, dtype)
-    view = memory.view(np.uint8).data
-    begins = [0, *ends[:-1]]
-    fetch.files.read(path, fetch.stamps[path], ranges, [view[a:b] for a, b in zip(begins, ends, strict=True)])
-    size = dtype.itemsize
-    return [memory[a // size : b // size] for a, b in zip(begins, ends, strict=True)]
 
 
 def _prefix(path: str) -> str:
