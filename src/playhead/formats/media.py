@@ -18,6 +18,7 @@ class Media(Struct, frozen=True):
 
     `offset` and `duration` are the segment of it that is wanted, in seconds; without a duration it goes to the end.
     `base` is the directory of the file that names it, local or a URL: relative paths begin there.
+    `channels` are those of the recording that are wanted, counted from 0; None: all.
     """
 
     kind: MediaKind
@@ -26,3 +27,4 @@ class Media(Struct, frozen=True):
     offset: float = 0.0
     duration: float | None = None
     base: str | None = None
+    channels: tuple[int, ...] | None = None

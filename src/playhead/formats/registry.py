@@ -21,7 +21,7 @@ from playhead.recipe.values import Length, Source
 from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
-_OURS = tuple(f"playhead.formats.{name}" for name in ("arrow", "jsonl", "megatron", "parquet", "webdataset"))
+_OURS = tuple(f"playhead.formats.{name}" for name in ("arrow", "jsonl", "lhotse", "megatron", "parquet", "webdataset"))
 
 F = TypeVar("F", bound=Callable[[], Format])
 S = TypeVar("S", bound=Struct)
