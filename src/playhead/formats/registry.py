@@ -21,7 +21,10 @@ from playhead.recipe.values import Length, Source
 from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
-_OURS = tuple(f"playhead.formats.{name}" for name in ("arrow", "jsonl", "lhotse", "megatron", "parquet", "webdataset"))
+_OURS = tuple(
+    f"playhead.formats.{name}"
+    for name in ("arrow", "jsonl", "lhotse", "lhotse_shar", "megatron", "parquet", "webdataset")
+)
 
 F = TypeVar("F", bound=Callable[[], Format])
 S = TypeVar("S", bound=Struct)
@@ -36,8 +39,8 @@ class Registered:
     """A format under its name, with the file extensions it is assumed for and the id its samples always have.
 
     `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` is that of a
-    source which says none. `path_options` are the options that are paths: patterns like those of `path`, which the
-    format is given expanded, as a list.
+    source which says none. `path_options` are the options that are paths, or mappings to paths: patterns like those of
+    `path`, which the format is given expanded, as lists.
     """
 
     name: str
