@@ -132,7 +132,7 @@ BAD = {
     "window not whole for packs": (recipe(A, lanes=8, window_size=12, batching=PACK), "window_size: must be a multiple of the lanes"),
     "window too large": (recipe(A, window_size=2**22 + 4), "window_size: is too large"),
     "window of a group": (zipped(lanes=8) | {"sources": [group("speech", batching=FIXED, lanes=6, window_size=25), group("text", batching=FIXED, lanes=2)]}, "sources[0].window_size: must be"),
-    "no path": (recipe(source(path=[])), 'sources[0] "a": `path` names no file'),
+    "no path": (recipe(source(path=[])), 'sources[0] "a": `path` is missing'),
     "an empty path": (recipe(source(path="")), 'sources[0] "a": `path` names no file'),
     "shuffle_unit without shards": (recipe(source(shuffle_unit="block")), 'sources[0] "a": `shuffle_unit` says what'),
     "shuffle_group without shards": (recipe(source(shuffle_group=3)), 'sources[0] "a": `shuffle_group` counts shards'),

@@ -6,9 +6,10 @@ then goes line by line, which also finds the line that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal, get_origin
 
 import msgspec
 import numpy as np
@@ -26,10 +27,17 @@ from playhead.types import Array, LengthArray
 _NUMBER = float
 _ID = int | str
 _TEXT = str
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def fast_decoder(spec: Spec) -> Callable[[Lines], dict[str, Array] | None] | None:
-    """A decoder for the spec; None where every row must be seen whole."""
+def fast_decoder(
+    spec: Spec, place: Callable[[str], str | None] = str, required: Mapping[str, Any] = _NONE
+) -> Callable[[Lines], dict[str, Array] | None] | None:
+    """A decoder for the spec; None where every row must be seen whole.
+
+    `place` says where in an object a field is, or None where it must be made of others; `required` are types that
+    further parts of every object must have.
+    """
     fields: dict[str, Any] = {match.name: Any for match in spec.matches}
     fields |= dict.fromkeys(spec.columns, float | None)
     for length in (spec.length, spec.output_length):
@@ -41,12 +49,15 @@ def fast_decoder(spec: Spec) -> Callable[[Lines], dict[str, Array] | None] | Non
             fields[length.field] = _TEXT if length.unit == "characters" else _NUMBER
     if spec.ids is not None:
         fields[spec.ids] = Any if spec.ids in fields else _ID
-    tree = _tree(fields)
+    parts = {field: place(field) for field in fields}
+    if None in parts.values() or not required.keys().isdisjoint(parts.values()):
+        return None
+    tree = _tree({str(part): fields[field] for field, part in parts.items()} | dict(required))
     if tree is None:
         return None
     places: dict[str, str] = {}
     decoder = msgspec.json.Decoder(_struct(tree, (), (), places))
-    return _Fast(spec, decoder, places).decode
+    return _Fast(spec, decoder, {field: places[str(part)] for field, part in parts.items()}).decode
 
 
 class _Fast:
@@ -150,7 +161,7 @@ def _struct(tree: dict[str, Any], names: tuple[str, ...], place: tuple[str, ...]
             fields.append((attribute, inner, default) if optional else (attribute, inner))
             continue
         places[".".join(here[0])] = ".".join(here[1])
-        required = kind in (_NUMBER, _TEXT) or kind == _ID
+        required = kind in (_NUMBER, _TEXT) or kind == _ID or get_origin(kind) is Literal
         fields.append((attribute, kind) if required else (attribute, kind, None))
     # Required fields may follow optional ones only as keywords.
     return msgspec.defstruct("Fields", fields, rename=rename, kw_only=True, frozen=True, gc=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 
 from playhead.errors import DataError
 from playhead.formats import sidecar
@@ -52,7 +52,56 @@ class _Named(Struct, frozen=True):
 class JsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """`media` adds fields to a sample: each is fetched and decoded from what other fields of the row name."""
 
-    media: dict[str, MediaFields] = field(default_factory=dict)
+    media: dict[str, MediaFields] = msgspec.field(default_factory=dict)
+
+
+def read_field(value: Any, field: str) -> Any:
+    """A field of an object; `meta.lang` reaches inside another."""
+    for part in field.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return MISSING
+        value = value[part]
+    return value
+
+
+def text_bytes(value: Any, field: str) -> int:
+    """The bytes of the text in a field."""
+    if not isinstance(value, str):
+        raise DataError(f'field "{field}" has no size in bytes', found=repr(value)[:80])
+    return len(value.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """One line, seen by a Collector."""
+
+    raw: bytes
+    value: Sample
+
+    def get(self, field: str) -> Any:
+        return read_field(self.value, field)
+
+    def size(self, field: str | None) -> int:
+        return len(self.raw) if field is None else text_bytes(self.get(field), field)
+
+    def sample(self) -> Sample:
+        return self.value
+
+
+@dataclass(frozen=True)
+class LineKind:
+    """What the objects of a format are.
+
+    `row` makes what a Collector sees of one, and raises DataError where it is none of the format; `place` and
+    `required` say the same to the fast decoder.
+    """
+
+    row: Callable[[bytes, Sample], Row] = LineRow
+    place: Callable[[str], str | None] = str
+    required: Mapping[str, Any] = field(default_factory=dict)
+
+
+_ANY_OBJECT = LineKind()
 
 
 @register("jsonl", extensions=(".jsonl", ".json"), raw_members=False, options=JsonlOptions)
@@ -60,6 +109,9 @@ class Jsonl:
     """Files of JSON objects, one a line."""
 
     section_bytes = 64 << 20
+
+    def __init__(self, kind: LineKind = _ANY_OBJECT) -> None:
+        self._kind = kind
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
         return [Shard(((TRACK, path),)) for path in list_files(files, source.path)]
@@ -69,7 +121,7 @@ class Jsonl:
         known = None if spec.reads_content else sidecar.load(file, limits)
         if known is not None:
             return iter([_from_sidecar(file, known)])
-        return _scan(file, Section(0, file.size), spec, limits)
+        return _scan(file, Section(0, file.size), spec, limits, self._kind)
 
     def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
         file = open_file(files, shard.name)
@@ -81,7 +133,7 @@ class Jsonl:
     def scan_section(
         self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
     ) -> Iterator[Chunk]:
-        return _scan(open_file(files, shard.name), section, spec, limits)
+        return _scan(open_file(files, shard.name), section, spec, limits, self._kind)
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
         return _JsonlReader(options_of(JsonlOptions, source.options).media)
@@ -149,66 +201,33 @@ def _placed_object(rows: Rows, i: int, data: Buffer) -> Sample:
         raise
 
 
-def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
+def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits, kind: LineKind) -> Iterator[Chunk]:
     """The rows that begin in a section of a file; the last section has the sentinel, the size of the file."""
-    for lines, arrays in scan_lines(file, section, spec, limits):
+    for lines, arrays in scan_lines(file, section, spec, limits, kind):
         offsets = (lines.starts + lines.base).astype(np.uint64)
         yield Chunk(offsets.size, {_OFFSETS: offsets, **arrays})
     if section.end == file.size:
-        end = line_start(file, section.end)
-        yield Chunk(0, {_OFFSETS: np.array([end], dtype=np.uint64), **Collector(spec).take()})
+        yield Chunk(0, {_OFFSETS: np.array([section.end], dtype=np.uint64), **Collector(spec).take()})
 
 
 def scan_lines(
-    file: File, section: Section, spec: Spec, limits: ScanLimits, row_of: Callable[[bytes, Sample], Row] | None = None
+    file: File, section: Section, spec: Spec, limits: ScanLimits, kind: LineKind = _ANY_OBJECT
 ) -> Iterator[tuple[Lines, dict[str, Array]]]:
-    """The lines that begin in a section, some at a time, and what the spec asks of each that is not blank.
-
-    `row_of` makes a row of a line and its object, for formats whose rows have fields beyond those of the object.
-    """
+    """The lines that begin in a section, some at a time, and what the spec asks of each that is not blank."""
     first, end = line_start(file, section.first), line_start(file, section.end)
-    decode = fast_decoder(spec)
+    decode = fast_decoder(spec, kind.place, kind.required)
     collector = Collector(spec)
     for lines in read_lines(file, limits, first, end=end):
         arrays = decode(lines) if decode else None
-        yield lines, _line_by_line(file, lines, collector, row_of) if arrays is None else arrays
+        yield lines, _line_by_line(file, lines, collector, kind) if arrays is None else arrays
 
 
-@dataclass(frozen=True)
-class LineRow:
-    """One line, seen by a Collector."""
-
-    raw: bytes
-    value: Sample
-
-    def get(self, field: str) -> Any:
-        value: Any = self.value
-        for part in field.split("."):
-            if not isinstance(value, dict) or part not in value:
-                return MISSING
-            value = value[part]
-        return value
-
-    def size(self, field: str | None) -> int:
-        if field is None:
-            return len(self.raw)
-        value = self.get(field)
-        if not isinstance(value, str):
-            raise DataError(f'field "{field}" has no size in bytes', found=repr(value)[:80])
-        return len(value.encode("utf-8", "surrogatepass"))
-
-    def sample(self) -> Sample:
-        return self.value
-
-
-def _line_by_line(
-    file: File, lines: Lines, collector: Collector, row_of: Callable[[bytes, Sample], Row] | None = None
-) -> dict[str, Array]:
+def _line_by_line(file: File, lines: Lines, collector: Collector, kind: LineKind = _ANY_OBJECT) -> dict[str, Array]:
     """The slow, obvious way, which says which line is wrong and how."""
     for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
         raw = lines.data[start:end]
         try:
-            collector.add((row_of or LineRow)(raw, row_object(raw, "replace")))
+            collector.add(kind.row(raw, row_object(raw, "replace")))
         except DataError as error:
             number = 1 + num_newlines(file, lines.base + start)
             error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")

@@ -19,6 +19,7 @@ class Media(Struct, frozen=True):
     `offset` and `duration` are the segment of it that is wanted, in seconds; without a duration it goes to the end.
     It may end `slack` seconds past the end of the recording, and then ends with it: manifests round.
     `base` is the directory of the file that names it, local or a URL: relative paths begin there.
+    `channels` are those of the recording that are wanted, counted from 0; None: all.
     """
 
     kind: MediaKind
@@ -28,3 +29,4 @@ class Media(Struct, frozen=True):
     duration: float | None = None
     base: str | None = None
     slack: float = 0.001
+    channels: tuple[int, ...] | None = None

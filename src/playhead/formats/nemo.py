@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from playhead.errors import DataError, RecipeError
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
-from playhead.formats.jsonl import LineRow, read_objects, row_object, scan_lines
+from playhead.formats.jsonl import LineKind, LineRow, read_objects, row_object, scan_lines
 from playhead.formats.lines import Lines, num_newlines, read_lines
 from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register
@@ -62,6 +62,13 @@ class ManifestRow:
 
     def sample(self) -> Sample:
         return self.value
+
+
+def _place(field: str) -> str | None:
+    return None if field == ROW_ID else field
+
+
+MANIFEST_LINES = LineKind(ManifestRow, _place)
 
 
 def row_id(row: Mapping[str, Any]) -> str:
@@ -114,7 +121,7 @@ class Nemo:
 
 
 def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
-    for lines, arrays in scan_lines(file, section, spec, limits, ManifestRow):
+    for lines, arrays in scan_lines(file, section, spec, limits, MANIFEST_LINES):
         kept = kept_rows(file, lines)
         places = spans(TRACK, (lines.starts + lines.base)[kept], (lines.ends + lines.base)[kept])
         columns = {name: array[kept] for name, array in arrays.items()}

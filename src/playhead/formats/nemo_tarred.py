@@ -21,10 +21,10 @@ from playhead.formats.media import Media
 from playhead.formats.nemo import (
     AUDIO,
     DURATION,
+    MANIFEST_LINES,
     ROW_ID,
     SLACK_SECONDS,
     TRACK,
-    ManifestRow,
     audio_path,
     kept_rows,
     segment_of,
@@ -76,7 +76,7 @@ class NemoTarred:
         options = options_of(NemoTarredOptions, spec.options)
         manifest, tar = open_file(files, shard.name), open_file(files, shard.path(TAR))
         find = _finder(manifest, tar, options.skip_missing, by_shard=_number(shard.name) is None)
-        for lines, arrays in scan_lines(manifest, Section(0, manifest.size), spec, limits, ManifestRow):
+        for lines, arrays in scan_lines(manifest, Section(0, manifest.size), spec, limits, MANIFEST_LINES):
             firsts, ends = lines.starts + lines.base, lines.ends + lines.base
             kept = kept_rows(manifest, lines)
             places = np.full((lines.starts.size, 2), -1, np.int64)

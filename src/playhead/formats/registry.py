@@ -21,7 +21,7 @@ from playhead.recipe.values import Length, Source
 from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
-_NAMES = "arrow jsonl megatron nemo nemo_tarred parquet text text_jsonl text_pair webdataset"
+_NAMES = "arrow jsonl lhotse lhotse_shar megatron nemo nemo_tarred parquet text text_jsonl text_pair webdataset"
 _OURS = tuple(f"playhead.formats.{name}" for name in _NAMES.split())
 
 F = TypeVar("F", bound=Callable[[], Format])
@@ -37,8 +37,8 @@ class Registered:
     """A format under its name, with the file extensions it is assumed for and the id its samples always have.
 
     `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` is that of a
-    source which says none, `default_sequence` the field that it counts. `path_options` are the options that are paths:
-    patterns like those of `path`, which the format is given expanded, as a list.
+    source which says none, `default_sequence` the field that it counts. `path_options` are the options that are paths,
+    or mappings to paths: patterns like those of `path`, which the format is given expanded, as lists.
     """
 
     name: str

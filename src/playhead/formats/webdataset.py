@@ -21,8 +21,9 @@ from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
+from playhead.formats.tar_rows import row_tars
 from playhead.recipe.values import Source
-from playhead.store import Buffer, Extent, File, Files, Ranges, is_url, list_files, open_file
+from playhead.store import File, Files, is_url, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "tar"
@@ -82,7 +83,7 @@ class _WebDatasetReader:
     has_media = False
 
     def read(self, rows: Rows) -> Iterable[Sample]:
-        for row in _tars(rows, rows.places[TRACK].ranges.ends):
+        for row in row_tars(rows, TRACK, rows.places[TRACK].ranges.ends):
             for group in _groups(TarReader(row)):
                 yield group.sample()
 
@@ -94,57 +95,13 @@ class _WebDatasetReader:
         firsts, ends = rows.places[TRACK].ranges
         if sum(ends) - sum(firsts) > _LARGE_ROW_BYTES * len(firsts) and not any(map(is_url, rows.paths(TRACK))):
             ends = [min(first + _HEAD_BYTES, end) for first, end in zip(firsts, ends, strict=True)]
-        for row in _tars(rows, ends):
+        for row in row_tars(rows, TRACK, ends):
             for group in _groups(TarReader(row, ahead=_HEAD_BYTES)):
                 sample: Sample = {KEY: group.key}
                 for extension, member in group.members.items():
                     large = member.size >= _LARGE_MEMBER_BYTES
                     sample[extension] = row.extent(member) if large else group.content(extension)
                 yield sample
-
-
-def _tars(rows: Rows, ends: list[int]) -> Iterator[_RowTar]:
-    """The rows, each read up to one of `ends`."""
-    assert rows.fetch is not None
-    fetch, paths, ranges = rows.fetch, rows.paths(TRACK), rows.places[TRACK].ranges
-    heads = fetch(paths, Ranges(ranges.firsts, ends))
-    files = {path: File(fetch.files, path, fetch.stamps[path]) for path in set(paths)}
-    for i, (path, first, end, head) in enumerate(zip(paths, *ranges, heads, strict=True)):
-        yield _RowTar(rows, i, Extent(files[path], first, end, head))
-
-
-class _RowTar:
-    """A row of a tar as a little tar of its own, of which a piece is read when it is asked for."""
-
-    def __init__(self, rows: Rows, number: int, row: Extent) -> None:
-        self._rows, self._number, self._row = rows, number, row
-        self.size = row.size
-        self._pieces = [(0, row.head)]
-
-    @property
-    def path(self) -> str:
-        return f"{self._rows.place(self._number)} on"
-
-    def read(self, offset: int, size: int) -> bytes:
-        end = min(offset + size, self.size)
-        if offset >= end:
-            return b""
-        for first, piece in self._pieces:
-            if first <= offset and end <= first + len(piece):
-                return bytes(piece[offset - first : end - first])
-        found = bytes(self._row.part(offset, end))
-        self._pieces.append((offset, found))
-        return found
-
-    def extent(self, member: TarMember) -> Extent:
-        """The content of a member, with what is known of it."""
-        head: Buffer = b""
-        for first, piece in self._pieces:
-            inside = member.data - first
-            if 0 <= inside < len(piece):
-                head = memoryview(piece)[inside : inside + member.size]
-        begin = self._row.first + member.data
-        return Extent(self._row.file, begin, begin + member.size, head)
 
 
 @dataclass(frozen=True)

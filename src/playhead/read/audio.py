@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,28 @@ def num_frames_at(num_frames: int, rate: int, how: AudioOptions) -> int:
     return -(-num_frames * (how.sample_rate or rate) // rate)
 
 
+def chosen_channels(path: str, samples: Array | StoredArray, numbers: Sequence[int], said_by: str) -> Any:
+    """Some channels of audio, in the order given; `said_by` is what asks for them."""
+    num_channels = 1 if samples.ndim == 1 else samples.shape[1]
+    if max(numbers) >= num_channels:
+        raise SampleError(
+            f"{path}: has no channel {max(numbers)}",
+            found=f"{num_channels} channel{'s' if num_channels > 1 else ''}, counted from 0",
+            fix=f"correct {said_by}, or leave the row out",
+        )
+    if list(numbers) == list(range(num_channels)):
+        return samples
+    chosen = np.asarray(samples).reshape(len(samples), num_channels)[:, list(numbers)]
+    return np.ascontiguousarray(chosen[:, 0] if len(numbers) == 1 else chosen)
+
+
 def _channels(path: str, samples: Array, how: AudioOptions) -> Array:
     if how.channels == "mono":
         mean: Array = samples.mean(axis=1, dtype=np.float32)
         return mean
     numbers = how.channels if isinstance(how.channels, list) else [0]
-    if max(numbers) >= samples.shape[1]:
-        raise SampleError(
-            f"{path}: has no channel {max(numbers)}",
-            found=f"{samples.shape[1]} channels, counted from 0",
-            fix="correct `channels` of `audio` in the recipe, or leave the row out",
-        )
-    chosen = samples[:, numbers]
-    return np.ascontiguousarray(chosen[:, 0] if len(numbers) == 1 else chosen)
+    found: Array = chosen_channels(path, samples, numbers, "`channels` of `audio` in the recipe")
+    return found
 
 
 def _resampled(samples: Array, rate: int, wanted: int) -> Array:

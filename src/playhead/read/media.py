@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from playhead.errors import DataError, PlayheadError, RecipeError, SampleError
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.rows import Sample
-from playhead.read.audio import as_wanted
+from playhead.read.audio import as_wanted, chosen_channels
 from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, open_flac, open_mp3, open_other
 from playhead.read.media_rules import MediaRules
 from playhead.read.stored import StoredArray
@@ -216,9 +216,15 @@ class _Decoding:
         ranges = list(dict.fromkeys(recording.byte_range(*bounds) for bounds in frames.values()))
         unread = source.extents(ranges) if recording.is_plain else None
         parts = dict(zip(ranges, source.ranges(ranges) if unread is None else unread, strict=True)) if ranges else {}
-        for key, bounds in frames.items():
+        for each in group:
+            key = each.sample, each.field
+            if key not in frames:
+                continue
+            bounds = frames[key]
             try:
                 samples = recording.floats(parts[recording.byte_range(*bounds)], *bounds)
+                if each.media.channels is not None:
+                    samples = chosen_channels(source.path, samples, each.media.channels, "the channels in the row")
                 found[key] = _Audio(*as_wanted(source.path, samples, recording.rate, self.audio))
             except SampleError as error:
                 found[key] = error

@@ -51,7 +51,8 @@ class SampleMaker:
 
     def raw(self, rows: Rows) -> list[Sample]:
         """The samples as they are in their files; where they are decoded, an Extent may stand for bytes."""
-        heads = getattr(self._reader, "read_heads", None) if self._decodes else None
+        decodes = self._decodes or self._media is not None
+        heads = getattr(self._reader, "read_heads", None) if decodes else None
         return read_rows(self._reader.read if heads is None else heads, rows)
 
     def make(

@@ -6,6 +6,7 @@ import re
 from string import Formatter
 
 from playhead.errors import RecipeError
+from playhead.recipe.by_format import path_options
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Leaf
 from playhead.recipe.values import KeepRule, Length, Source, Tokenize
@@ -19,7 +20,11 @@ _UNPACKED = {".tar.gz": "gunzip", ".tgz": "gunzip", ".tar.zst": "zstd -d", ".tar
 def check_source(leaf: Leaf) -> None:
     source = leaf.source
     where = f'{leaf.path} "{source.name}"'
-    if not source.path or not all(source.path):
+    if not source.path and not path_options(source):
+        raise RecipeError(
+            f"{where}: `path` is missing", fix="give a `path` for a source, or `sources` for a group of them"
+        )
+    if not all(source.path):
         raise RecipeError(f"{where}: `path` names no file", found=str(source.path))
     for path in source.path:
         _check_readable(path, where)

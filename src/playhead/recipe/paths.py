@@ -56,6 +56,8 @@ def _place_source(directory: Path, source: Source, path: str) -> Source:
         ]
 
     def option(value: Any, where: str) -> Any:
+        if isinstance(value, dict):
+            return {name: option(item, f"{where}.{name}") for name, item in value.items()}
         patterns = [value] if isinstance(value, str) else value
         texts = isinstance(patterns, list) and all(isinstance(pattern, str) for pattern in patterns)
         return placed(patterns, where) if texts else value  # what is not a path is refused with the other options

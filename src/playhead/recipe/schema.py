@@ -12,6 +12,7 @@ from playhead.recipe.values import Recipe
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}  # ${ENV} may stand where a number or a word is expected
+_FILES_OF_A_SOURCE = {"anyOf": [{"required": ["path"]}, {"required": ["options"]}]}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 
@@ -31,7 +32,8 @@ def _definition(name: str, schema: dict[str, Any]) -> dict[str, Any]:
         opened = property_schema if key == "type" else _open(property_schema)
         properties[key] = {**opened, "description": docs.get(key, "Which kind of batching.")}
     required = [key for key in schema.get("required", []) if key != TAG]
-    return {**schema, "properties": properties, "required": required}
+    either = _FILES_OF_A_SOURCE if name == "Source" else {}
+    return {**schema, "properties": properties, "required": required, **either}
 
 
 def _open(schema: Any) -> Any:

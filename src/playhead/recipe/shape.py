@@ -55,8 +55,7 @@ def _require(value: Mapping[Any, Any], kind: mi.StructType, path: str) -> None:
         return
     name = value.get("name")
     where = f'{path or "the recipe"} "{name}"' if isinstance(name, str) else path or "the recipe"
-    fix = "give a `path` for a source, or `sources` for a group of them" if missing[0] == "path" else None
-    raise RecipeError(f"{where}: `{missing[0]}` is missing", found=describe(value), fix=fix)
+    raise RecipeError(f"{where}: `{missing[0]}` is missing", found=describe(value))
 
 
 def _unknown_key(key: Any, known: list[str], path: str) -> RecipeError:

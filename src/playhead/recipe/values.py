@@ -119,10 +119,10 @@ Batching = Fixed | Budget | Bucket | Pack
 
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="source"):
-    """One dataset."""
+    """One dataset. Its files are in `path`, or in options of its format that are paths."""
 
     name: str
-    path: list[str]
+    path: list[str] = field(default_factory=list)
     format: str | None = None
     weight: float | None = None
     shuffle: Shuffle = "global"

@@ -1,0 +1,274 @@
+"""Cuts of lhotse: what a line of a manifest says, and the sample that it becomes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+from msgspec import Struct
+
+from playhead.errors import DataError
+from playhead.formats.jsonl import LineKind, read_field, row_object, text_bytes
+from playhead.formats.media import Media
+from playhead.formats.rows import Sample
+from playhead.recipe.values import Length
+from playhead.store import Buffer, Extent, is_url
+
+ID, AUDIO, DURATION, TEXT, SUPERVISIONS = "id", "audio", "duration", "text", "supervisions"
+BY_DURATION = Length(field=DURATION, unit="seconds")
+
+CutType = Literal["MonoCut", "MultiCut", "Cut"]  # the last is what MonoCut was called before lhotse 0.8
+Channels = int | list[int] | None
+
+_CUT_FIELDS = frozenset({ID, "start", DURATION, "channel", SUPERVISIONS, "features", "recording", "custom", "type"})
+_RECORDING_FIELDS = ("id", "sources", "sampling_rate")
+
+
+class AudioSource(Struct, frozen=True):
+    """A file of a recording, and which of the recording's channels are in it."""
+
+    type: str
+    channels: list[int]
+    source: str = ""
+
+
+class Recording(Struct, frozen=True):
+    """The manifest of a recording."""
+
+    sources: list[AudioSource]
+    sampling_rate: int
+    transforms: list[Any] | None = None
+
+
+class Cut(Struct, frozen=True):
+    """A part of a recording, with what is said in it."""
+
+    id: str | int
+    duration: float
+    type: CutType
+    start: float = 0.0
+    channel: Channels = None
+    recording: Recording | None = None
+    supervisions: list[dict[str, Any]] | None = None
+    custom: dict[str, Any] | None = None
+
+
+class Part(NamedTuple):
+    """What a cut covers of a recording: seconds (without a duration up to its end) and channels (None: all)."""
+
+    start: float
+    duration: float | None
+    channels: Channels
+
+
+class Place(NamedTuple):
+    """Where recordings are that a manifest names: it is in the directory `base`; relative paths begin at `root`."""
+
+    base: str
+    root: str
+
+    def path(self, named: str) -> str:
+        return named if is_url(named) or named.startswith("/") else f"{self.root}/{named}"
+
+
+_CUT = msgspec.json.Decoder(Cut)
+
+
+def decode_cut(line: Buffer) -> Cut:
+    """A line as a cut; DataError where it is none that can be read."""
+    try:
+        return _CUT.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = row_object(bytes(line).rstrip(), "strict")
+    check_cut(value)
+    try:
+        return msgspec.convert(value, Cut)
+    except msgspec.ValidationError as error:
+        raise DataError("the line is not a cut of lhotse", found=str(error), expected="a MonoCut or MultiCut") from None
+
+
+def check_cut(value: Mapping[str, Any]) -> None:
+    """Refuse what is not a cut, cuts of other types, and recordings that would have to be computed."""
+    kind = value.get("type")
+    if kind not in get_args(CutType):
+        named = isinstance(kind, str)
+        raise DataError(
+            f"a cut of type {kind} cannot be read" if named else "the line is not a cut of lhotse",
+            found=f"the cut {value.get(ID)!r}" if named else f"fields: {', '.join(value) or 'none'}"[:200],
+            expected="cuts of type MonoCut or MultiCut",
+            fix="leave such cuts out, or write their audio as it sounds (`CutSet.save_audios`)",
+        )
+    recording = value.get("recording")
+    if isinstance(recording, dict):
+        _check_transforms(recording.get("transforms"))
+    elif recording is not None:
+        raise DataError("the recording of a cut is not an object", found=repr(recording)[:80])
+
+
+def cut_sample(cut: Cut, audio: Mapping[str, Media | None], place: Place) -> Sample:
+    """The sample of a cut; `audio` is its recording, if it has one.
+
+    Custom entries are under their names, and recordings among them are media; one that is called as a field of the cut
+    is left out, as lhotse hides it.
+    """
+    sample: Sample = {ID: cut.id, **audio, DURATION: cut.duration}
+    sample[TEXT], sample[SUPERVISIONS] = _text(cut.supervisions), cut.supervisions or []
+    for name, value in (cut.custom or {}).items():
+        if name in sample:
+            continue
+        if not _is_recording(value):
+            sample[name] = value
+            continue
+        recording = _converted(value, name)
+        if any(source.type != "shar" for source in recording.sources):  # else a field that was not asked for
+            sample[name] = named_media(recording, custom_part(cut, name), place)
+    return sample
+
+
+def cut_part(cut: Cut) -> Part:
+    """What a cut covers of its recording."""
+    return Part(cut.start, cut.duration, cut.channel)
+
+
+def custom_part(cut: Cut, name: str) -> Part:
+    """What a cut covers of a recording in a custom entry, as lhotse has it: it has channels of its own."""
+    custom = cut.custom or {}
+    channels = custom.get(f"{name}_channel_selector")
+    if custom.get(f"{name}_unaligned"):
+        return Part(0.0, None, channels)
+    return Part(cut.start, cut.duration, channels)
+
+
+def named_media(recording: Recording, part: Part, place: Place) -> Media:
+    """A part of a recording that the manifest names."""
+    source, channels = _source(recording, part.channels)
+    if source.type not in ("file", "url"):
+        in_shar = "say `format: lhotse_shar`, and name the directory"
+        raise DataError(
+            f'a recording of type "{source.type}" cannot be read',
+            found=source.source[:80] or "no path",
+            expected='recordings of type "file" or "url"',
+            fix=in_shar if source.type == "shar" else "write the audio to files (`CutSet.save_audios`)",
+        )
+    offset, duration = _segment(recording, part)
+    path = place.path(source.source)
+    return Media("audio", path=path, offset=offset, duration=duration, base=place.base, channels=channels)
+
+
+def held_media(recording: Recording, part: Part, data: bytes | Extent, name: str) -> Media:
+    """A part of a recording whose bytes are at hand; `name` is for messages."""
+    _, channels = _source(recording, part.channels)
+    offset, duration = _segment(recording, part)
+    return Media("audio", data, name, offset, duration, channels=channels)
+
+
+def _segment(recording: Recording, part: Part) -> tuple[float, float | None]:
+    """Offset and duration, each rounded to whole samples: so does lhotse."""
+    rate = recording.sampling_rate
+    if rate <= 0 or not math.isfinite(part.start + (part.duration or 0.0)):
+        raise DataError(
+            "a cut has no place in time",
+            found=f"from {part.start} s on, {part.duration} s, at {rate} Hz",
+        )
+    duration = None if part.duration is None else _num_samples(part.duration, rate) / rate
+    return _num_samples(part.start, rate) / rate, duration
+
+
+def _num_samples(seconds: float, rate: int) -> int:
+    return math.floor(round(seconds * rate, 8) + 0.5)
+
+
+def _source(recording: Recording, channels: Channels) -> tuple[AudioSource, tuple[int, ...] | None]:
+    """The file that has these channels, and which of its channels they are (None: all), in the order of the file."""
+    _check_transforms(recording.transforms)
+    wanted = None if channels is None else {channels} if isinstance(channels, int) else set(channels)
+    there = {number for source in recording.sources for number in source.channels}
+    if wanted is not None and not (wanted and wanted <= there):
+        raise DataError(
+            "the recording does not have the channels of its cut",
+            found=f"channels {sorted(there)}",
+            expected=f"channels {sorted(wanted)}",
+        )
+    used = [source for source in recording.sources if wanted is None or not wanted.isdisjoint(source.channels)]
+    if len(used) != 1:
+        raise DataError(
+            "the channels of a cut are in several files",
+            found=", ".join(source.source for source in used)[:200] or "no source",
+            expected="one file that has all channels of the cut",
+            fix="make a MonoCut of each channel, or write the recording as one file",
+        )
+    (source,) = used
+    numbers = tuple(i for i, number in enumerate(source.channels) if wanted is None or number in wanted)
+    return source, None if len(numbers) == len(source.channels) else numbers
+
+
+def _check_transforms(transforms: Any) -> None:
+    if transforms:
+        names = [each.get("name") if isinstance(each, dict) else each for each in transforms]
+        raise DataError(
+            f"a recording with transforms ({', '.join(map(str, names))[:100]}) cannot be read",
+            expected="recordings as they are in their files",
+            fix="write the audio as it sounds (`CutSet.save_audios`); to resample, say `audio: {sample_rate: ...}`",
+        )
+
+
+def _is_recording(value: Any) -> bool:
+    """Whether a custom entry is the manifest of a recording, as lhotse decides it."""
+    return isinstance(value, dict) and all(name in value for name in _RECORDING_FIELDS)
+
+
+def _converted(value: Any, name: str) -> Recording:
+    try:
+        return msgspec.convert(value, Recording)
+    except msgspec.ValidationError as error:
+        raise DataError(f'the custom entry "{name}" is not a recording', found=str(error)) from None
+
+
+def _text(supervisions: Any) -> str:
+    """The texts of all supervisions that have one."""
+    if not isinstance(supervisions, list):
+        return ""
+    texts = (each.get(TEXT) for each in supervisions if isinstance(each, dict))
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
+def _place_of(field: str) -> str | None:
+    """Where a field of the sample is in the line; None for the text, which is made of the supervisions."""
+    if field == TEXT:
+        return None
+    return field if field.partition(".")[0] in _CUT_FIELDS else f"custom.{field}"
+
+
+@dataclass(frozen=True)
+class _CutRow:
+    """A cut, seen by a Collector: its fields are those of the sample, and of the line."""
+
+    raw: bytes
+    value: Sample
+
+    def get(self, field: str) -> Any:
+        place = _place_of(field)
+        return _text(self.value.get(SUPERVISIONS)) if place is None else read_field(self.value, place)
+
+    def size(self, field: str | None) -> int:
+        return len(self.raw) if field is None else text_bytes(self.get(field), field)
+
+    def sample(self) -> Sample:
+        return cut_sample(decode_cut(self.raw), {}, Place("", ""))
+
+
+def _cut_row(raw: bytes, value: Sample) -> _CutRow:
+    check_cut(value)
+    return _CutRow(raw, value)
+
+
+class _Untransformed(Struct, frozen=True):
+    """What a scan asks of a recording."""
+
+    transforms: None = None
+
+
+CUTS = LineKind(_cut_row, _place_of, {"type": CutType, "recording": _Untransformed | None})
