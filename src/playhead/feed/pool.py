@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Protocol
 
 from playhead.feed.produce import Blueprint, Produced, Producer
+from playhead.feed.recycled import Recycled
 from playhead.feed.tasks import Task, Work
 
 Results = Generator[tuple[Task, Produced], None, None]
@@ -51,12 +52,14 @@ class Threads:
         self._workers, self._depth = workers, workers * lookahead
         self._executor: ThreadPoolExecutor | None = None
         self._producer: Producer | None = None
+        self._memory = Recycled()
 
     def results(self, tasks: Iterator[Task]) -> Results:
         producer = self._producer = self._producer or self._blueprint.build()
+        empty = self._memory.empty
         executor = self._executor = self._executor or ThreadPoolExecutor(self._workers, thread_name_prefix="playhead")
         try:
-            yield from ahead(tasks, self._depth, lambda work: executor.submit(producer, work).result)
+            yield from ahead(tasks, self._depth, lambda work: executor.submit(producer, work, empty).result)
         except BaseException:
             self.close()
             raise
@@ -65,6 +68,7 @@ class Threads:
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
         self._executor = self._producer = None
+        self._memory = Recycled()
 
 
 def ahead(tasks: Iterator[Task], depth: int, submit: Callable[[Work], Callable[[], Produced]]) -> Results:

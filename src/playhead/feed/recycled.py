@@ -1,0 +1,61 @@
+"""Large arrays in memory that is used again: of threads, which malloc keeps apart, freed memory would pile up."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import weakref
+from collections import deque
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from playhead.types import Array
+
+SMALLEST_BYTES = 1 << 18
+_MOST_FREE = 8
+
+
+class Recycled:
+    """Memory for the arrays of batches. Threads may share it; there is no lock, for releases come at any moment.
+
+    Law: memory is given again only when nothing refers to the array that had it, nor to a part of it.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[mmap.mmap] = deque(maxlen=_MOST_FREE)
+        self._held: dict[int, weakref.ref[Any]] = {}
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """An array whose contents are not set."""
+        dtype = np.dtype(dtype)
+        size = prod(shape) * dtype.itemsize
+        if size < SMALLEST_BYTES or dtype.hasobject:
+            return np.empty(shape, dtype)
+        memory = self._taken(size)
+        # Arrays hold on to the object that their buffer comes from: a stand-in for one use of the memory.
+        stand_in = (ctypes.c_char * len(memory)).from_buffer(memory)
+        number = id(stand_in)
+        self._held[number] = weakref.ref(stand_in, partial(_released, self._held, self._free, number, memory))
+        return np.frombuffer(memoryview(stand_in), dtype, prod(shape)).reshape(shape)
+
+    def _taken(self, size: int) -> mmap.mmap:
+        """Free memory of about the size, or new memory in place of some that is free and does not fit."""
+        for _ in range(len(self._free)):
+            try:
+                memory = self._free.popleft()
+            except IndexError:  # another thread took it
+                break
+            if size <= len(memory) <= 2 * size:
+                return memory
+            self._free.append(memory)
+        if self._free:
+            self._free.popleft()
+        return mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+
+def _released(held: dict[int, Any], free: deque[mmap.mmap], number: int, memory: mmap.mmap, _: object) -> None:
+    held.pop(number, None)
+    free.append(memory)
