@@ -28,11 +28,6 @@ def as_wanted(path: str, samples: Array | StoredArray, rate: int, how: AudioOpti
     return samples, wanted_rate
 
 
-def num_frames_at(num_frames: int, rate: int, how: AudioOptions) -> int:
-    """How many frames there are at the wanted rate."""
-    return -(-num_frames * (how.sample_rate or rate) // rate)
-
-
 def chosen_channels(path: str, samples: Array | StoredArray, numbers: Sequence[int], said_by: str) -> Any:
     """Some channels of audio, in the order given; `said_by` is what asks for them."""
     num_channels = 1 if samples.ndim == 1 else samples.shape[1]
