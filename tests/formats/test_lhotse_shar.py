@@ -28,10 +28,12 @@ from playhead.errors import DataError, PlayheadError, RecipeError, SampleError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lhotse_shar import LhotseShar
 from playhead.formats.media import Media
-from playhead.formats.rows import Shard
+from playhead.formats.rows import Fetch, Shard
 from playhead.formats.spec import Spec
+from playhead.index.table import open_table
 from playhead.prepare import prepare
-from playhead.store import CountingFiles, LocalFiles, all_files
+from playhead.recipe.tree import leaves
+from playhead.store import CountingFiles, Extent, LocalFiles, all_files
 from playhead.testing import check_format
 
 SOURCE = {"path": "shar", "format": "lhotse_shar"}
@@ -252,6 +254,14 @@ def test_no_shard_is_read_whole_for_a_few_rows(tmp_path: Path) -> None:
     assert [len(sample["audio"]) for sample in batch["samples"]] == [10 * RATE] * 2
     audio = 2 * 2 * 10 * RATE
     assert files.counts["bytes"] < 1.1 * audio
+    leaf, files = leaves(recipe)[0], CountingFiles(LocalFiles())
+    table = open_table(leaf, recipe)
+    rows = table.locate(np.arange(3), Fetch(files, table.index.stamps))
+    unread = list(LhotseShar().open(leaf.source, files).read_heads(rows))  # type: ignore[attr-defined]
+    assert files.counts["bytes"] < 20_000
+    assert [type(sample["audio"].data) for sample in unread] == [Extent] * 3
+    whole = LhotseShar().open(leaf.source, files).read(rows)
+    assert [sample["audio"].data for sample in whole] == [sample["audio"].data.read() for sample in unread]
 
 
 def with_members(change: Callable[[list[tuple[str, bytes]]], list[tuple[str, bytes]]]) -> dict[str, bytes]:

@@ -245,7 +245,7 @@ def _value(role: str, line: Buffer) -> Any:
 def _held(cut: Cut, role: str, row: RowTar, in_parts: bool) -> Any:
     """What a row of a tar holds: audio, an array, or None where the cut has neither."""
     reader = TarReader(row, ahead=_HEAD_BYTES)
-    (pair,) = pairs(reader)
+    pair = next(pairs(reader))
     data, extension = pair.data, pair.extension
     if extension == NO_DATA:
         return None

@@ -46,10 +46,9 @@ def pairs(reader: TarReader) -> Iterator[Pair]:
     members = reader.members()
     for data in members:
         manifest = next(members, None)
-        where = f"{reader.file.path}, byte {data.first:,}"
         if manifest is None:
             raise DataError(
-                f"{where}: the tar has an odd number of members",
+                f"{_place(reader, data)}: the tar has an odd number of members",
                 found=f'"{data.name}" without a manifest',
                 expected="members in pairs: data, then its manifest",
                 fix="write the shard again",
@@ -58,12 +57,16 @@ def pairs(reader: TarReader) -> Iterator[Pair]:
         expected = f"{pair.key}.{_MANIFESTS[pair.extension != NO_DATA]}"
         if manifest.name != expected:
             raise DataError(
-                f'{where}: member "{data.name}" has no manifest after it',
+                f'{_place(reader, data)}: member "{data.name}" has no manifest after it',
                 found=f'"{manifest.name}"',
                 expected=f'"{expected}"',
                 fix="write the shard again",
             )
         yield pair
+
+
+def _place(reader: TarReader, member: TarMember) -> str:
+    return f"{reader.file.path}, byte {member.first:,}"
 
 
 class _Aligned(NamedTuple):

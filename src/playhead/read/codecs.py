@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import PlayheadError, RecipeError, SampleError
+from playhead.read.stored import StoredArray
 from playhead.read.wav import NoDecoderError, Readable
 from playhead.store import Buffer, Extent
 from playhead.types import Array
@@ -27,13 +28,15 @@ _STREAM_INFO_BYTES = 42
 _SOUGHT_BYTES = 1 << 20  # less than this is sooner decoded whole
 _SOUGHT_SHARE = 4
 _BUFFER_BYTES = 1 << 16
+_16_BIT_SCALE = 2.0**-15
 
 
 @dataclass
 class Coded:
     """A recording whose samples must be decoded.
 
-    `decode` makes (frames, channels) of the bytes of the whole file. Segments of one recording share its result.
+    `decode` makes (frames, channels) of the bytes of the whole file: floats, or 16 bits. Segments of one recording
+    share its result.
     """
 
     source: Readable
@@ -50,8 +53,11 @@ class Coded:
         sought = self.source.size > _SOUGHT_BYTES and (end - first) * _SOUGHT_SHARE < self.num_frames
         return (0, 0) if sought else (0, self.source.size)
 
-    def floats(self, data: Buffer | Extent, first: int, end: int) -> Array:
-        """Frames as float32. Law: as many as the header says there are; one channel has one axis."""
+    def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray:
+        """Frames as float32; 16 bits become so when they are put into their place.
+
+        Law: as many as the header says there are; one channel has one axis.
+        """
         whole = data.read() if isinstance(data, Extent) else bytes(data)
         if not whole:
             found = _sought(self.source, first, end)
@@ -61,7 +67,10 @@ class Coded:
             if len(self._decoded) < self.num_frames:
                 raise _cut_off(self.source.path, len(self._decoded), self.num_frames)
             found = self._decoded[first:end]
-        return found[:, 0] if self.channels == 1 else found
+        found = found[:, 0] if self.channels == 1 else found
+        if found.dtype != np.int16:
+            return found
+        return StoredArray(found.reshape(-1).view(np.uint8).data, found.dtype, found.shape, _16_BIT_SCALE)
 
 
 def open_flac(source: Readable) -> Coded:
@@ -69,7 +78,12 @@ def open_flac(source: Readable) -> Coded:
     if len(head) < _STREAM_INFO_BYTES or head[4] & 0x7F != 0:
         raise SampleError(f"{source.path}: is not a FLAC file", found="no STREAMINFO after its first bytes")
     packed = int.from_bytes(head[18:26], "big")  # 20 bits rate, 3 channels - 1, 5 bits - 1, 36 samples
-    rate, channels, num_frames = packed >> 44, (packed >> 41 & 7) + 1, packed & (1 << 36) - 1
+    rate, channels, bits, num_frames = (
+        packed >> 44,
+        (packed >> 41 & 7) + 1,
+        (packed >> 36 & 31) + 1,
+        packed & (1 << 36) - 1,
+    )
     if not rate or not num_frames:
         raise SampleError(
             f"{source.path}: its header does not say how long it is",
@@ -79,7 +93,9 @@ def open_flac(source: Readable) -> Coded:
     miniaudio = _module("miniaudio")
     if miniaudio is None:
         return open_other(source)
-    return Coded(source, rate, channels, num_frames, _by_miniaudio(source.path, miniaudio, miniaudio.flac_read_f32))
+    return Coded(
+        source, rate, channels, num_frames, _flac_by_miniaudio(source.path, miniaudio, num_frames, channels, bits)
+    )
 
 
 def open_mp3(source: Readable) -> Coded:
@@ -100,6 +116,28 @@ def open_other(source: Readable) -> Coded:
     with _SoundFile(source) as file:
         about = file.samplerate, file.channels, file.frames
     return Coded(source, *about, _by_soundfile(source.path))
+
+
+def _flac_by_miniaudio(
+    path: str, miniaudio: ModuleType, num_frames: int, channels: int, bits: int
+) -> Callable[[bytes], Array]:
+    """Straight into an array: a fifth less time than by `flac_read_s16`, which copies what it decoded."""
+    lib, ffi = miniaudio.lib, miniaudio.ffi
+    as_stored = bits <= 16
+    read = lib.ma_dr_flac_read_pcm_frames_s16 if as_stored else lib.ma_dr_flac_read_pcm_frames_f32
+
+    def decode(data: bytes) -> Array:
+        opened = lib.ma_dr_flac_open_memory(data, len(data), ffi.NULL)
+        if not opened:
+            raise SampleError(f"{path}: cannot be decoded", found="a broken FLAC file", fix="restore the file")
+        try:
+            out = np.empty((num_frames, channels), np.int16 if as_stored else np.float32)
+            place = ffi.from_buffer("ma_int16[]" if as_stored else "float[]", out, require_writable=True)
+            return out[: read(opened, num_frames, place)]
+        finally:
+            lib.ma_dr_flac_close(opened)
+
+    return decode
 
 
 def _by_miniaudio(path: str, miniaudio: ModuleType, read: Callable[[bytes], Any]) -> Callable[[bytes], Array]:
