@@ -131,10 +131,10 @@ def test_every_format_of_text_is_counted_and_tokenized(tmp_path: Path, tokenizer
 
 
 def test_tokens_are_packed_and_the_map_sees_them(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    (tmp_path / "token_maps.py").write_text("def own(sample):\n    return {'tokens': sample['ids'] + 1}\n")
+    (tmp_path / "own_token_maps.py").write_text("def own(sample):\n    return {'tokens': sample['ids'] + 1}\n")
     tokenize = TOKENS | {"to": "ids"}
     source = {"path": "a.jsonl", "length": TOKENS}
-    packs = {"batching": {"type": "pack", "max_length": 128}, "map": "token_maps:own", "tokenize": tokenize}
+    packs = {"batching": {"type": "pack", "max_length": 128}, "map": "own_token_maps:own", "tokenize": tokenize}
     recipe = recipe_of(tmp_path, source, lanes=1, **packs)
     expected = sorted(t + 1 for ids in expected_ids(tokenizer, [row["text"] for row in ROWS]) for t in ids)
     found = sorted(t for batch in Loader(recipe) for t in batch["tokens"][batch["segment_ids"] > 0].tolist())

@@ -43,6 +43,7 @@ class SampleMaker:
         self._files = files
         self._decodes = recipe.decode and found.raw_members
         self._media = media_rules(leaf.source.path, recipe.media) if recipe.media is not False else None
+        self._takes_extents = self._decodes if found.raw_members else self._media is not None
         self._audio = leaf.source.audio or recipe.audio
         tokenize = tokenize_of(recipe, leaf)
         self._tokens = None if tokenize is None else SampleTokens(tokenize[0])
@@ -51,8 +52,7 @@ class SampleMaker:
 
     def raw(self, rows: Rows) -> list[Sample]:
         """The samples as they are in their files; where they are decoded, an Extent may stand for bytes."""
-        decodes = self._decodes or self._media is not None
-        heads = getattr(self._reader, "read_heads", None) if decodes else None
+        heads = getattr(self._reader, "read_heads", None) if self._takes_extents else None
         return read_rows(self._reader.read if heads is None else heads, rows)
 
     def make(
