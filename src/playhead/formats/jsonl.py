@@ -16,7 +16,7 @@ from playhead.formats import sidecar
 from playhead.formats.collect import Collector, Row
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.fields import fast_decoder
-from playhead.formats.lengths import MISSING
+from playhead.formats.lengths import read_field
 from playhead.formats.lines import Lines, line_start, num_newlines, read_lines
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.registry import options_of, register
@@ -53,15 +53,6 @@ class JsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """`media` adds fields to a sample: each is fetched and decoded from what other fields of the row name."""
 
     media: dict[str, MediaFields] = msgspec.field(default_factory=dict)
-
-
-def read_field(value: Any, field: str) -> Any:
-    """A field of an object; `meta.lang` reaches inside another."""
-    for part in field.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return MISSING
-        value = value[part]
-    return value
 
 
 def text_bytes(value: Any, field: str) -> int:

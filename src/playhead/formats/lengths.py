@@ -26,6 +26,15 @@ _EXPECTED = {
 }
 
 
+def read_field(value: Any, field: str) -> Any:
+    """A field of an object; `meta.lang` reaches inside another."""
+    for part in field.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return MISSING
+        value = value[part]
+    return value
+
+
 def whole_number(value: Any, unit: Unit, what: str) -> int:
     """A length as the plan counts it: tokens and bytes as they are, seconds in milliseconds."""
     bad = isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from playhead.errors import DataError
-from playhead.formats.jsonl import LineKind, read_field, row_object, text_bytes
+from playhead.formats.jsonl import LineKind, row_object, text_bytes
+from playhead.formats.lengths import read_field
 from playhead.formats.media import Media
 from playhead.formats.rows import Sample
 from playhead.recipe.values import Length

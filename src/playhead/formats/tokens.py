@@ -16,7 +16,7 @@ import numpy as np
 
 from playhead.errors import DataError, RecipeError
 from playhead.fingerprint import digest_bytes
-from playhead.formats.lengths import MISSING
+from playhead.formats.lengths import MISSING, read_field
 from playhead.recipe.values import Length, Tokenize
 from playhead.types import IntArray, LengthArray
 
@@ -75,14 +75,7 @@ def text_pieces(given: Length | Tokenize) -> list[tuple[str, str | None]]:
 
 def field_of(sample: Any, name: str) -> Any:
     """A field of a sample; `meta.text` reaches inside a dictionary."""
-    if name in sample:
-        return sample[name]
-    value = sample
-    for part in name.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return MISSING
-        value = value[part]
-    return value
+    return sample[name] if name in sample else read_field(sample, name)
 
 
 def _part(value: Any, field: str) -> str:
