@@ -157,7 +157,7 @@ def mentioning(text: str) -> list[str]:
     return found
 
 
-def wait_until(is_so: Any, seconds: float = 30) -> None:
+def wait_until(is_so: Any, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "waited too long"

@@ -168,7 +168,7 @@ def test_a_signal_saves_the_state_and_leaves_no_process(
     ) as process:
         wait_until(lambda: state.exists() and json.loads(state.read_bytes())["step"] >= 3)
         process.send_signal(number)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=240)
     found = json.loads(out)
     assert process.returncode == 128 + number
     assert errors == ""
@@ -290,7 +290,7 @@ def on_a_terminal(words: list[str]) -> str:
     ) as process:
         os.close(theirs)
         shown = b""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
             if select.select([ours], [], [], 0.2)[0]:
                 try:
@@ -302,7 +302,7 @@ def on_a_terminal(words: list[str]) -> str:
     return shown.decode()
 
 
-def wait_until(is_so: Any, seconds: float = 60) -> None:
+def wait_until(is_so: Any, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "waited too long"

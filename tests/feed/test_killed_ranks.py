@@ -23,7 +23,7 @@ from small_data import write_tar
 
 HERE = Path(__file__).parent
 NUM_BATCHES = 48
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 240
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def gone(pids: list[int], seconds: float = 20) -> bool:
+def gone(pids: list[int], seconds: float = 240) -> bool:
     """Whether all are gone, waited for a while."""
     deadline = time.monotonic() + seconds
     while any(map(is_running, pids)) and time.monotonic() < deadline:

@@ -51,7 +51,7 @@ class Deadly:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A job that tells its process in a file, then waits until another file is there, and cleans up after itself."""
+    """A job that tells its process in a file, then waits until another file is there."""
 
     number: int
     folder: Path
@@ -61,12 +61,7 @@ class Waiting:
         return f"waiting {self.number}"
 
     def run(self) -> int:
-        half = self.folder / f"half-{self.number}"
-        half.touch()
-        try:
-            (self.folder / f"pid-{self.number}").write_text(str(os.getpid()))
-            while not (self.folder / "go").exists():
-                time.sleep(0.01)
-        finally:
-            half.unlink()
+        (self.folder / f"pid-{self.number}").write_text(str(os.getpid()))
+        while not (self.folder / "go").exists():
+            time.sleep(0.01)
         return self.number

@@ -302,5 +302,5 @@ def test_files_are_read_in_a_fork_also_when_a_thread_was_opening_one(tmp_path: P
     path = tmp_path / "a"
     path.write_bytes(b"hello")
     command = [sys.executable, "-W", "ignore", "-c", FORK, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout == "0 b'hel'\n"

@@ -232,7 +232,7 @@ os._exit(0)
 
 def test_a_fork_is_refused_where_it_would_wait_for_ever(server: Loopback) -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORK, "s3://bucket/big"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     assert "cannot be read in a fork" in done.stdout
 
 
