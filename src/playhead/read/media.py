@@ -124,6 +124,13 @@ def media_bytes(path: str, data: bytes | Extent) -> MediaBytes:
     return MediaBytes(path, len(data), data)
 
 
+def open_medium(media: Media, files: Files, rules: MediaRules, field: str) -> MediaBytes:
+    """The medium in a field of a row, with its beginning read; one that the rules do not allow is a SampleError."""
+    if media.data is None:
+        return open_media(files, rules.resolve(media))
+    return media_bytes(f'the bytes in "{field}"' if media.path is None else without_query(media.path), media.data)
+
+
 class _Wanted(NamedTuple):
     sample: int
     field: str
@@ -185,8 +192,7 @@ class _Decoding:
         for each in wanted:
             media = each.media
             if media.data is not None:
-                name = f'the bytes in "{each.field}"' if media.path is None else without_query(media.path)
-                self._decode(media_bytes(name, media.data), [each], found)
+                self._decode(open_medium(media, self.files, self.rules, each.field), [each], found)
                 continue
             try:
                 named.setdefault((self.rules.resolve(media), media.kind), []).append(each)
