@@ -26,6 +26,17 @@ shuffles = st.one_of(
 )
 
 
+augments = st.lists(
+    st.one_of(
+        st.just({"type": "speed", "factors": [0.9, 1.1]}),
+        st.just({"type": "crop", "seconds": 2, "probability": 0.5}),
+        st.just({"type": "gain", "decibels": [-6, 6], "field": "wav"}),
+        st.just({"type": "pad", "seconds": 1.5}),
+    ),
+    max_size=3,
+)
+
+
 def batching(kind: str, **required: Any) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({"type": st.just(kind), **required}, optional=overlong)
 
@@ -53,6 +64,7 @@ def sources(draw: st.DrawFn, name: str, weighted: bool) -> dict[str, Any]:
                 "format": st.sampled_from(["jsonl", "webdataset"]),
                 "ids": fields,
                 "keep": st.dictionaries(fields, rules, max_size=2),
+                "augment": augments,
                 "columns": st.lists(fields, max_size=2),
                 "options": st.dictionaries(st.sampled_from(["x", "y"]), st.none() | st.integers() | st.just("$${X}")),
             },
@@ -96,6 +108,8 @@ deliveries = st.fixed_dictionaries(
         "dtypes": st.dictionaries(fields, st.sampled_from(["int32", "uint64", "float32"])),
         "on_error": st.sampled_from(["raise", "substitute"]),
         "on_length_mismatch": st.sampled_from(["error", "truncate", "substitute"]),
+        "augment": augments,
+        "noises": st.just([{"name": "street noise", "path": "street.jsonl"}]),
         "max_bad": st.floats(0, 1),
     },
 )

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 
 from playhead import Recipe
-from playhead.recipe import values
+from playhead.recipe import augments, values
 from playhead.recipe.field_docs import FIELD_DOCS
 from playhead.recipe.schema import recipe_schema
 from recipe.generated import recipes
 from recipe.recipes import FIXED, PACK, group, recipe, source
 from recipe.test_check import GOOD
+from recipe.test_check_augments import GOOD as GOOD_AUGMENTS
 from recipe.test_check_delivery import GOOD as GOOD_DELIVERIES
 
 VALIDATOR = jsonschema.Draft202012Validator(recipe_schema())
@@ -24,12 +25,15 @@ def test_the_schema_is_a_schema():
 
 
 def test_every_field_has_its_sentence_and_no_sentence_is_left_over():
-    structs = [kind for kind in vars(values).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    named = (vars(augments) | vars(values)).values()
+    structs = [kind for kind in named if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
     real = {kind.__name__: set(kind.__struct_fields__) for kind in structs if kind is not msgspec.Struct}
     assert {name: set(docs) for name, docs in FIELD_DOCS.items()} == real
 
 
-@pytest.mark.parametrize("good", [*GOOD.values(), *GOOD_DELIVERIES.values()], ids=[*GOOD, *GOOD_DELIVERIES])
+@pytest.mark.parametrize(
+    "good", (GOOD | GOOD_DELIVERIES | GOOD_AUGMENTS).values(), ids=GOOD | GOOD_DELIVERIES | GOOD_AUGMENTS
+)
 def test_good_recipes_are_valid(good):
     VALIDATOR.validate(good)
 

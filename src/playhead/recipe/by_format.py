@@ -24,7 +24,7 @@ def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
     has the rate that audio is resampled to.
     """
     recipe = with_sources(recipe, _with_length)
-    found = {_sequence_of(leaf.source) for leaf in leaves(recipe)}
+    found = {_sequence_of(leaf.source) for leaf in leaves(recipe) if not leaf.is_noise}
     if "sequence" not in given and len(found) == 1 and (sequence := found.pop()) is not None:
         recipe = msgspec.structs.replace(recipe, sequence=sequence)
         if recipe.sequence_rate is None and recipe.audio.sample_rate is not None:

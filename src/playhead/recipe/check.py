@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import msgspec
 
 from playhead.errors import RecipeError
+from playhead.recipe.check_augments import check_augments
 from playhead.recipe.check_batching import check_batching
 from playhead.recipe.check_delivery import check_delivery
 from playhead.recipe.check_sizes import check_batch_sizes, check_sizes
 from playhead.recipe.check_source import check_source
 from playhead.recipe.check_streams import check_streams
 from playhead.recipe.check_weights import check_weights
-from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
+from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch, noise_leaves
 from playhead.recipe.values import SUM_NAME, Fixed, Group, Recipe, Source
 
 
@@ -29,6 +30,9 @@ def check(recipe: Recipe) -> None:
     _check_names(recipe, training, evaluation)
     for branch in (*training, *evaluation):
         _check_branch(branch, recipe)
+    for leaf in noise_leaves(recipe):
+        check_source(leaf)
+    check_augments(recipe)
 
 
 def _check_branch(branch: Branch, recipe: Recipe) -> None:
@@ -73,6 +77,12 @@ def _check_names(recipe: Recipe, training: tuple[Branch, ...], evaluation: tuple
         for leaf in branch.leaves():
             _check_name(leaf.path, leaf.source.name)
             _check_same(trained.get(leaf.source.name), leaf)
+    others = {leaf.source.name: leaf for branch in evaluation for leaf in branch.leaves()} | trained
+    _check_distinct([(leaf.path, leaf.source.name) for leaf in noise_leaves(recipe)])
+    for leaf in noise_leaves(recipe):
+        _check_name(leaf.path, leaf.source.name)
+        _check_not_reserved(leaf)
+        _check_same(others.get(leaf.source.name), leaf)
 
 
 def _check_name(path: str, name: str) -> None:
@@ -104,7 +114,7 @@ def _check_distinct(named: list[tuple[str, str]]) -> None:
 
 
 def _check_same(trained: Leaf | None, evaluated: Leaf) -> None:
-    """One name stands for one index, so a source may be shared with evaluation only as it is."""
+    """One name stands for one index, so a source may be shared with evaluation or noises only as it is."""
     if trained is None:
         return
     own, other = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _OVERLONG = "What happens to samples too long for a batch: stop, leave them out, give them a batch alone, or cut them."
+_PROBABILITY = "How often it is applied, from 0 to 1; always if left out."
+_FIELD = "The field that holds the audio; `audio` if left out."
 
 FIELD_DOCS: dict[str, dict[str, str]] = {
     "Recipe": {
@@ -26,6 +28,8 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "decode": "Whether members of samples are decoded by their extension (json, txt, npy, audio) before the map.",
         "media": "Whether audio that rows hold or name is fetched and decoded before the map, and from where.",
         "audio": "How audio is delivered: its rate, channels and dtype.",
+        "augment": "Random changes to the audio of training samples, in this order: gain, noise, speed, crop, pad.",
+        "noises": "Sources of recordings that augmentations of type noise add; they are in no batch of their own.",
         "collate": "How samples become a batch: pad, list, or a function of your own.",
         "fields": "The fields to deliver; all of them if left out.",
         "sequence": "The field whose length is the sample's: packed, padded, measured and checked. null: not checked.",
@@ -58,6 +62,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "tokenize": "The source's own tokens, in place of the recipe's; false: none.",
         "map": "The source's own map, in place of the recipe's.",
         "audio": "How its audio is delivered, in place of what the recipe says.",
+        "augment": "The source's own augmentations, in place of the recipe's; []: none.",
         "options": "Options of the format.",
     },
     "Group": {
@@ -103,6 +108,33 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "to": "The field that the tokens are put into.",
         "special": "Whether the tokenizer adds its special tokens.",
         "max": "The most tokens of a sample; further ones are cut off.",
+    },
+    "Gain": {
+        "decibels": "The range [low, high] that the gain is drawn from.",
+        "probability": _PROBABILITY,
+        "field": _FIELD,
+    },
+    "Noise": {
+        "source": "The source, one of `noises`, whose recordings are added.",
+        "snr": "The range [low, high], in decibels, that the signal-to-noise ratio is drawn from.",
+        "noise_field": "The field of a noise sample that holds its audio; the same as `field` if left out.",
+        "probability": _PROBABILITY,
+        "field": _FIELD,
+    },
+    "Speed": {
+        "factors": "One of these is drawn: above 1 is faster, and shorter. The plan expects the slowest.",
+        "probability": _PROBABILITY,
+        "field": _FIELD,
+    },
+    "Crop": {
+        "seconds": "The most that is kept, from a place drawn at random. The plan expects no more.",
+        "probability": _PROBABILITY,
+        "field": _FIELD,
+    },
+    "Pad": {
+        "seconds": "The least that is delivered: shorter audio has zeros at its end.",
+        "probability": _PROBABILITY,
+        "field": _FIELD,
     },
     "Fixed": {
         "size": "Samples in a micro-batch.",

@@ -7,7 +7,6 @@ brace patterns are expanded.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,9 @@ def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe
         raise RecipeError(
             "the recipe contains itself", fix="remove the YAML alias that points to its own parent"
         ) from None
-    _leave_unshuffled(fitted.get("evaluation", {}))
+    for name, chosen in fitted.get("evaluation", {}).items():
+        _leave_unshuffled(chosen["sources"], f"evaluation.{name}.sources", "evaluation sets are not shuffled")
+    _leave_unshuffled(fitted.get("noises", []), "noises", "rows of noise are drawn at random")
     recipe = with_defaults(msgspec.convert(fitted, Recipe), fitted)
     check(recipe)
     placed = place(recipe, directory)
@@ -59,13 +60,8 @@ def _names_functions(recipe: Recipe) -> bool:
     return any(source.map for source in sources) or any(length.function for length in lengths)
 
 
-def _leave_unshuffled(evaluation: Mapping[str, Any]) -> None:
-    """Evaluation sets are read in order: a source's default shuffle does not apply to them."""
-    for name, chosen in evaluation.items():
-        for i, source in enumerate(chosen["sources"]):
-            if source.setdefault("shuffle", "none") != "none":
-                raise RecipeError(
-                    f"evaluation.{name}.sources[{i}].shuffle: evaluation sets are not shuffled",
-                    found=str(source["shuffle"]),
-                    fix="remove the line",
-                )
+def _leave_unshuffled(sources: list[dict[str, Any]], path: str, problem: str) -> None:
+    """Sources that are read in order, or by chance: the default shuffle does not apply to them."""
+    for i, source in enumerate(sources):
+        if source.setdefault("shuffle", "none") != "none":
+            raise RecipeError(f"{path}[{i}].shuffle: {problem}", found=str(source["shuffle"]), fix="remove the line")

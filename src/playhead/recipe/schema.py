@@ -30,7 +30,7 @@ def _definition(name: str, schema: dict[str, Any]) -> dict[str, Any]:
         if key == TAG:
             continue
         opened = property_schema if key == "type" else _open(property_schema)
-        properties[key] = {**opened, "description": docs.get(key, "Which kind of batching.")}
+        properties[key] = {**opened, "description": docs.get(key, "Which kind it is.")}
     required = [key for key in schema.get("required", []) if key != TAG]
     either = _FILES_OF_A_SOURCE if name == "Source" else {}
     return {**schema, "properties": properties, "required": required, **either}

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import msgspec
 
 from playhead.errors import RecipeError
+from playhead.recipe.augments import Augment, kind_of
 from playhead.recipe.units import in_units, length_limit
-from playhead.recipe.values import Batching, Bucket, Evaluation, Group, Recipe, Source, Tokenize, Unit, WeightsIn
+from playhead.recipe.values import Batching, Bucket, Evaluation, Fixed, Group, Recipe, Source, Tokenize, Unit, WeightsIn
 from playhead.seeds import key
 
 MAIN = "main"
@@ -21,13 +22,17 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Leaf:
-    """A source where it stands in the recipe; `evaluation` names the evaluation set it is in."""
+    """A source where it stands in the recipe; `evaluation` names the evaluation set it is in.
+
+    One of `noises` is in no stream: augmentations draw on it.
+    """
 
     path: str
     source: Source
     batching: Batching
     batching_path: str
     evaluation: str | None = None
+    is_noise: bool = False
 
     @property
     def unit(self) -> Unit:
@@ -136,11 +141,18 @@ def evaluation_branch(recipe: Recipe, split: str) -> Branch:
 
 
 def leaves(recipe: Recipe) -> tuple[Leaf, ...]:
-    """Every source of the recipe: training first, then each evaluation set."""
+    """Every source of the recipe: training first, then each evaluation set, then noises."""
     found = [leaf for branch in branches(recipe) for leaf in branch.leaves()]
     for split in recipe.evaluation:
         found += evaluation_branch(recipe, split).leaves()
-    return tuple(found)
+    return (*found, *noise_leaves(recipe))
+
+
+def noise_leaves(recipe: Recipe) -> tuple[Leaf, ...]:
+    """The sources that augmentations draw on. They are in no stream, so any batching will do."""
+    return tuple(
+        Leaf(f"noises[{i}]", source, Fixed(size=1), "noises", is_noise=True) for i, source in enumerate(recipe.noises)
+    )
 
 
 def with_sources(recipe: Recipe, change: Callable[[Source, str], Source]) -> Recipe:
@@ -160,6 +172,7 @@ def with_sources(recipe: Recipe, change: Callable[[Source, str], Source]) -> Rec
         recipe,
         sources=[changed(entry, f"sources[{i}]") for i, entry in enumerate(recipe.sources)],
         evaluation={name: changed_set(chosen, f"evaluation.{name}") for name, chosen in recipe.evaluation.items()},
+        noises=[change(source, f"noises[{i}]") for i, source in enumerate(recipe.noises)],
     )
 
 
@@ -176,6 +189,28 @@ def tokenize_of(recipe: Recipe, leaf: Leaf) -> tuple[Tokenize, str] | None:
     if own is not None:
         return None if isinstance(own, bool) else (own, f"{leaf.path}.tokenize")
     return None if recipe.tokenize is None else (recipe.tokenize, "tokenize")
+
+
+def augments_of(recipe: Recipe, leaf: Leaf) -> tuple[Augment, ...]:
+    """What a source's audio goes through: its own augmentations, else the recipe's; evaluation sets have only own."""
+    if leaf.source.augment is not None:
+        return tuple(leaf.source.augment)
+    return () if leaf.evaluation is not None or leaf.is_noise else tuple(recipe.augment)
+
+
+def augment_keys(recipe: Recipe, leaf: Leaf) -> tuple[int, ...]:
+    """What the draws of each augmentation are keyed by, before epoch and row.
+
+    An augmentation is named by its type and its number among those of the type: another of a different type, wherever
+    in the list, leaves its draws as they are.
+    """
+    seen: dict[str, int] = {}
+    found = []
+    for augment in augments_of(recipe, leaf):
+        kind = kind_of(augment)
+        number = seen[kind] = seen.get(kind, -1) + 1
+        found.append(key(recipe.seed, "augment", leaf.source.name, kind, number))
+    return tuple(found)
 
 
 def sample_key(recipe: Recipe, leaf: Leaf) -> int:

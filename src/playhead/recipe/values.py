@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from playhead.recipe.augments import Augment
+
 Shuffle = Literal["none", "global", "shards"]
 ShuffleUnit = Literal["shard", "block"]
 Unit = Literal["tokens", "seconds", "bytes", "characters"]
@@ -138,6 +140,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     tokenize: bool | Tokenize | None = None
     map: str | None = None
     audio: AudioOptions | None = None
+    augment: list[Augment] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -194,6 +197,8 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decode: bool = True
     media: bool | MediaOptions = True
     audio: AudioOptions = AudioOptions()
+    augment: list[Augment] = field(default_factory=list)
+    noises: list[Source] = field(default_factory=list)
     collate: str = "pad"
     fields: list[str] | None = None
     sequence: str | None = "tokens"
