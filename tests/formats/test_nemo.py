@@ -143,10 +143,11 @@ def test_a_row_that_is_wrong_is_named_with_its_place(manifest: Path, row: dict[s
     assert f"{manifest}, byte 0" in str(caught.value)
 
 
-def test_a_manifest_without_durations_asks_for_a_length(manifest: Path) -> None:
-    write_jsonl(manifest, [{"audio_filepath": "a.wav"}])
-    with pytest.raises(PrepareError, match='field "duration" is not a length'):
+def test_a_manifest_without_durations_needs_its_audio_when_it_is_prepared(manifest: Path) -> None:
+    write_jsonl(manifest, [{"audio_filepath": "absent.wav"}])
+    with pytest.raises(PrepareError, match="raw row 0") as caught:
         recipe_in(manifest.parent, {"format": "nemo", "path": "manifest.json"})
+    assert "absent.wav" in str(caught.value)
 
 
 def write_shards(folder: Path, numbers: Sequence[int], *, prefix: str = "") -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 words = st.text("abcd$é{} 0-", min_size=1, max_size=8).filter(str.strip)
-fields = st.sampled_from(["duration", "num_tokens", "snr"])
+fields = st.sampled_from(["size", "num_tokens", "snr"])
 ranges = st.tuples(st.none() | st.integers(-9, 0), st.none() | st.floats(0, 99)).map(list)
 rules = st.one_of(
     ranges, st.lists(st.sampled_from(["en", "pl", "no"]), min_size=1), st.sampled_from(["*.wav", "re:^a"])

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from playhead.errors import DataError
-from playhead.formats.lengths import MISSING, whole_number
-from playhead.formats.rows import Sample
+from playhead.formats.lengths import MISSING
+from playhead.formats.row_lengths import Row, RowLengths
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
-from playhead.formats.tokens import Tokens
-from playhead.recipe.imports import resolve_function
-from playhead.recipe.values import Length
 from playhead.seeds import hash_text
-from playhead.types import Array, LengthArray
-
-
-class Row(Protocol):
-    """A row as a scan sees it. One in which a text may look like a number has `text` too, which gives it as it is."""
-
-    def get(self, field: str) -> Any: ...
-
-    def size(self, field: str | None) -> int: ...
-
-    def sample(self) -> Sample: ...
+from playhead.types import Array
 
 
 class Collector:
@@ -35,7 +21,7 @@ class Collector:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         lengths = ((LENGTHS, spec.length), (OUTPUTS, spec.output_length))
-        self._lengths = {name: _Lengths(length) for name, length in lengths if length is not None}
+        self._lengths = {name: RowLengths(length, spec.audio_changes) for name, length in lengths if length is not None}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
         self._clear()
 
@@ -68,26 +54,6 @@ class Collector:
         self._columns: dict[str, list[float]] = {name: [] for name in names}
 
 
-class _Lengths:
-    """The lengths of some rows. Tokens are counted for many rows at once, when all are there."""
-
-    def __init__(self, length: Length) -> None:
-        self._tokens = None if length.tokenizer is None else Tokens(length)
-        self._read = _reader(length) if self._tokens is None else self._text
-        self._found: list[Any] = []
-
-    def add(self, row: Row) -> None:
-        self._found.append(self._read(row))
-
-    def take(self) -> LengthArray:
-        found, self._found = self._found, []
-        return np.array(found, dtype=np.uint32) if self._tokens is None else self._tokens.counts(found)
-
-    def _text(self, row: Row) -> Any:
-        assert self._tokens is not None
-        return self._tokens.text(getattr(row, "text", row.get))
-
-
 def number(value: Any, name: str) -> float:
     """A value of a numeric column; a missing one is NaN, which no range keeps."""
     if value is MISSING or value is None:
@@ -113,36 +79,3 @@ def identity(value: Any, name: str) -> str:
             expected="a string or a whole number",
         )
     return str(value)
-
-
-def characters(value: Any, name: str) -> int:
-    """The number of characters of a text."""
-    if not isinstance(value, str):
-        raise DataError(f'field "{name}" is not a text', found=repr(value)[:80], expected="a text")
-    return len(value)
-
-
-def _reader(length: Length) -> Callable[[Row], Any]:
-    if length.function is not None:
-        function, name = resolve_function(length.function), length.function
-
-        def by_function(row: Row) -> int:
-            sample = row.sample()
-            try:
-                value = function(sample)
-            except Exception as error:
-                raise DataError(
-                    f"length function {name} failed",
-                    found=f"{type(error).__name__}: {error}",
-                    expected="a number for every sample",
-                ) from error
-            return whole_number(value, length.unit, f"the result of {name}")
-
-        return by_function
-    if length.unit == "bytes":
-        return lambda row: whole_number(row.size(length.field), "bytes", "the size")
-    field = length.field
-    assert field is not None
-    if length.unit == "characters":
-        return lambda row: characters(getattr(row, "text", row.get)(field), field)
-    return lambda row: whole_number(row.get(field), length.unit, f'field "{field}"')

@@ -15,10 +15,12 @@ import numpy as np
 from playhead.errors import DataError
 from playhead.formats.collect import Collector
 from playhead.formats.columns import as_rows, column_of, is_number, is_text, is_text_or_bytes, load_pyarrow
-from playhead.formats.lengths import MISSING, whole_numbers
+from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
 from playhead.formats.rows import Sample
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
+from playhead.formats.tokens import Tokens
+from playhead.recipe.augments import Augment
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.types import Array
@@ -27,9 +29,10 @@ from playhead.types import Array
 def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> list[str]:
     """The columns that a scan must read, of those there are; `chosen` are those that samples have."""
     lengths = [length for length in (spec.length, spec.output_length) if length is not None]
-    if any(length.function is not None for length in lengths):
+    terms = [term for length in lengths for term in length.terms]
+    if any(term.function is not None for term in terms):
         return list(chosen)
-    fields = [length.field for length in lengths if length.field is not None]
+    fields = [field for term in terms for field in _fields_of(term)]
     fields += [*spec.columns, *(match.name for match in spec.matches)]
     if spec.ids is not None:
         fields.append(spec.ids)
@@ -37,10 +40,17 @@ def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> 
     return [name for name in names if name in found]
 
 
+def _fields_of(term: Length) -> list[str]:
+    if term.tokenizer is not None:
+        return Tokens(term).fields
+    return [] if term.field is None else [term.field]
+
+
 def check_spec(path: str, spec: Spec) -> None:
     """Refuse lengths that a row of columns does not have."""
-    for length in (spec.length, spec.output_length):
-        if length is not None and length.unit == "bytes" and length.field is None:
+    lengths = [length for length in (spec.length, spec.output_length) if length is not None]
+    for term in (term for length in lengths for term in length.terms):
+        if term.unit == "bytes" and term.field is None:
             raise DataError(
                 f"{path}: a row of columns has no size in bytes of its own",
                 expected="a column of text or bytes",
@@ -97,7 +107,7 @@ def _at_once(spec: Spec, columns: Mapping[str, Any], num_rows: int) -> dict[str,
     arrays: dict[str, Array] = {}
     for name, length in ((LENGTHS, spec.length), (OUTPUTS, spec.output_length)):
         if length is not None:
-            lengths = _lengths(length, columns)
+            lengths = _lengths(length, columns, num_rows, spec.audio_changes)
             if lengths is None:
                 return None
             arrays[name] = lengths
@@ -127,10 +137,19 @@ def _values(array: Any) -> list[Any]:
     return values
 
 
-def _lengths(length: Length, columns: Mapping[str, Any]) -> Array | None:
+def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, changes: Sequence[Augment]) -> Array | None:
+    if length.sum:
+        found = [_lengths(term, columns, num_rows, changes) for term in length.sum]
+        terms = [term for term in found if term is not None]
+        return added(terms) if len(terms) == len(found) else None
+    if length.tokenizer is not None:
+        return _token_counts(Tokens(length), columns, num_rows)
     if length.field is None:
-        return None
+        return np.full(num_rows, UNKNOWN, np.uint32) if length.from_headers else None
     array = _field(columns, length.field)
+    if length.unit == "characters":
+        texts = _texts(array)
+        return None if texts is None else np.fromiter(map(len, texts), np.uint32, num_rows)
     if length.unit == "bytes" and array is not None and is_text_or_bytes(array.type):
         import pyarrow.compute as pc
 
@@ -138,7 +157,24 @@ def _lengths(length: Length, columns: Mapping[str, Any]) -> Array | None:
     elif length.unit == "bytes":
         return None
     values = None if array is None else _numbers(array, len(array))
-    return None if values is None else whole_numbers(values, length.unit)
+    if values is None or not length.in_seconds:
+        return None if values is None else whole_numbers(values, length.unit)
+    return all_planned_seconds(values, length, changes)
+
+
+def _token_counts(tokens: Tokens, columns: Mapping[str, Any], num_rows: int) -> Array | None:
+    texts = {field: _texts(_field(columns, field)) for field in tokens.fields}
+    if None in texts.values():
+        return None
+    try:
+        return tokens.counts([tokens.text(lambda name, i=i: texts[name][i]) for i in range(num_rows)])  # type: ignore[index,misc]
+    except DataError:
+        return None
+
+
+def _texts(array: Any) -> list[str] | None:
+    """The texts of a field; None where a row has none."""
+    return None if array is None or array.null_count or not is_text(array.type) else _values(array)
 
 
 def _numbers(array: Any, num_rows: int, missing: float | None = None) -> Any:

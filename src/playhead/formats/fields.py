@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from playhead.errors import DataError
-from playhead.formats.lengths import whole_numbers
+from playhead.formats.lengths import UNKNOWN, added, all_planned_seconds, whole_numbers
 from playhead.formats.lines import Lines
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
@@ -40,13 +40,13 @@ def fast_decoder(
     """
     fields: dict[str, Any] = {match.name: Any for match in spec.matches}
     fields |= dict.fromkeys(spec.columns, float | None)
-    for length in (spec.length, spec.output_length):
-        if length is not None and (length.function is not None or (length.unit == "bytes" and length.field)):
+    for term in _terms(spec):
+        if term.function is not None or (term.unit == "bytes" and term.field):
             return None
-        if length is not None and length.tokenizer is not None:
-            fields |= dict.fromkeys(Tokens(length).fields, _TEXT)
-        elif length is not None and length.field is not None:
-            fields[length.field] = _TEXT if length.unit == "characters" else _NUMBER
+        if term.tokenizer is not None:
+            fields |= dict.fromkeys(Tokens(term).fields, _TEXT)
+        elif term.field is not None:
+            fields[term.field] = _TEXT if term.unit == "characters" else _NUMBER
     if spec.ids is not None:
         fields[spec.ids] = Any if spec.ids in fields else _ID
     parts = {field: place(field) for field in fields}
@@ -60,13 +60,16 @@ def fast_decoder(
     return _Fast(spec, decoder, {field: places[str(part)] for field, part in parts.items()}).decode
 
 
+def _terms(spec: Spec) -> list[Length]:
+    return [term for length in (spec.length, spec.output_length) if length is not None for term in length.terms]
+
+
 class _Fast:
     def __init__(self, spec: Spec, decoder: msgspec.json.Decoder[Any], places: dict[str, str]) -> None:
         self._spec = spec
         self._decoder = decoder
         self._getters = {field: attrgetter(place) for field, place in places.items()}
-        lengths = (spec.length, spec.output_length)
-        self._tokens = {length: Tokens(length) for length in lengths if length is not None and length.tokenizer}
+        self._tokens = {id(term): Tokens(term) for term in _terms(spec) if term.tokenizer}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
 
     def decode(self, lines: Lines) -> dict[str, Array] | None:
@@ -107,14 +110,22 @@ class _Fast:
         return arrays
 
     def _length(self, length: Length, rows: list[Any], lines: Lines) -> LengthArray | None:
-        if length in self._tokens:
-            return self._counted(self._tokens[length], rows)
+        if length.sum:
+            found = [self._length(term, rows, lines) for term in length.sum]
+            terms = [term for term in found if term is not None]
+            return added(terms) if len(terms) == len(found) else None
+        if id(length) in self._tokens:
+            return self._counted(self._tokens[id(length)], rows)
+        if length.field is None and length.from_headers:
+            return np.full(lines.starts.size, UNKNOWN, np.uint32)
         if length.field is None:
             sizes = lines.ends - lines.starts
             return sizes.astype(np.uint32)
         if length.unit == "characters":
             return np.fromiter(map(len, map(self._getters[length.field], rows)), dtype=np.uint32, count=len(rows))
         values = np.fromiter(map(self._getters[length.field], rows), dtype=np.float64, count=len(rows))
+        if length.in_seconds:
+            return all_planned_seconds(values, length, self._spec.audio_changes)
         return whole_numbers(values, length.unit)
 
     def _counted(self, tokens: Tokens, rows: list[Any]) -> LengthArray | None:

@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from playhead.errors import DataError
 from playhead.formats import sidecar
-from playhead.formats.collect import Collector, Row
+from playhead.formats.collect import Collector
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import read_field
 from playhead.formats.lines import Lines, line_start, num_newlines, read_lines
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.registry import options_of, register
+from playhead.formats.row_lengths import Row
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec

@@ -28,7 +28,7 @@ TRACK = "manifest"
 ROW_ID = "__id__"  # the audio's path and, of a segment, its offset
 AUDIO = "audio"
 SLACK_SECONDS = 0.2  # a duration may be so much longer than the file, as in NeMo
-DURATION = Length(field="duration", unit="seconds")
+DURATION = Length(field="duration", audio=AUDIO, unit="seconds")
 
 _SKIP = b"_skipme"
 _EXTRA = "extra:"  # the files of lines, by the name of their field

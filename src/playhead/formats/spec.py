@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
 from playhead.formats.tokens import by_digest, tokenizer_digest
+from playhead.recipe.augments import Augment
 from playhead.recipe.values import KeepRule, Length, Source
 
 
@@ -62,7 +63,8 @@ class Rule(Struct, frozen=True):
 class Spec(Struct, frozen=True):
     """What an index holds of every row. `measured` stands for all that decides lengths which are measured.
 
-    `tokenizers` are the digests of the tokenizers that count tokens, by their paths.
+    `tokenizers` are the digests of the tokenizers that count tokens, by their paths; `audio_changes` the augmentations
+    that change how long audio is.
     """
 
     length: Length | None = None
@@ -73,6 +75,7 @@ class Spec(Struct, frozen=True):
     options: dict[str, Any] = field(default_factory=dict)
     measured: str | None = None
     tokenizers: dict[str, str] = field(default_factory=dict)
+    audio_changes: tuple[Augment, ...] = ()
 
     @property
     def scanned(self) -> Spec:
@@ -108,9 +111,10 @@ def spec_of(source: Source, path: str, default_id: str | None, measured: str | N
     tokenizers: dict[str, str] = {}
     for name, length in (("length", source.length), ("output_length", source.output_length)):
         if length is not None:
-            _check_length(length, f"{path}.{name}")
-            if length.tokenizer is not None:
-                tokenizers[length.tokenizer] = tokenizer_digest(length.tokenizer, f"{path}.{name}.tokenizer")
+            for term in length.terms:
+                _check_length(term, f"{path}.{name}")
+                if term.tokenizer is not None:
+                    tokenizers[term.tokenizer] = tokenizer_digest(term.tokenizer, f"{path}.{name}.tokenizer")
     matches = {rule.test.column: rule.test for rule in rules if isinstance(rule.test, Match)}
     return Spec(
         length=source.length,
@@ -158,7 +162,7 @@ def _rule(key: str, rule: KeepRule, where: str) -> Rule:
 def _check_length(length: Length, where: str) -> None:
     if length.field and length.function:
         raise RecipeError(f"{where}: has both `field` and `function`", fix="keep one of them")
-    given = length.field or length.function or length.measure or length.tokenizer
+    given = length.field or length.function or length.measure or length.tokenizer or length.audio or length.image
     if not given and length.unit != "bytes":
         raise RecipeError(
             f"{where}: says neither `field` nor `function`",

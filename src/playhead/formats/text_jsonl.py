@@ -87,6 +87,8 @@ def _own_fields(spec: Spec) -> Spec:
 def _renamed(length: Length | None, field: str) -> Length | None:
     if length is None or field == TEXT:
         return length
+    if length.sum:
+        return replace(length, sum=[_renamed(term, field) for term in length.sum])
     if length.template is not None:
         pieces = [(_escaped(literal), field if name == TEXT else name) for literal, name in text_pieces(length)]
         named = [text if name is None else f"{text}{{{name}}}" for text, name in pieces]

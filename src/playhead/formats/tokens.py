@@ -143,6 +143,8 @@ def _loaded(path: str, _size: int, _mark: int) -> Any:
 
 def by_digest(given: Any, digests: dict[str, str]) -> Any:
     """A length, or `tokenize`, with the digest of its tokenizer's file in place of the path: files may move."""
+    if isinstance(given, Length) and given.sum:
+        return msgspec.structs.replace(given, sum=[by_digest(term, digests) for term in given.sum])
     if given is None or given.tokenizer is None:
         return given
     return msgspec.structs.replace(given, tokenizer=digests[given.tokenizer])

@@ -25,7 +25,7 @@ from playhead.formats.schema import Track, file_name
 from playhead.formats.spec import Rule, Spec, rules_of, spec_of
 from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.imports import source_digest
-from playhead.recipe.tree import Leaf, map_of, sample_key, tokenize_of
+from playhead.recipe.tree import Leaf, length_changes, map_of, sample_key, tokenize_of
 from playhead.recipe.values import Recipe
 from playhead.store import Files, Stamp, load_bytes, unreadable
 
@@ -118,6 +118,8 @@ def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
     source = leaf.source
     registered = format_of(source, leaf.path)
     spec = spec_of(source, leaf.path, registered.default_id, measured_by(leaf, recipe))
+    if source.length is not None and any(term.in_seconds for term in source.length.terms):
+        spec = msgspec.structs.replace(spec, audio_changes=length_changes(recipe, leaf))
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
@@ -146,8 +148,17 @@ def tokens_by_digest(recipe: Recipe, leaf: Leaf) -> list[Any]:
     found = tokenize_of(recipe, leaf)
     lengths = (("length", leaf.source.length), ("output_length", leaf.source.output_length))
     given: list[tuple[Any, str]] = [] if found is None else [found]
-    given += [(length, f"{leaf.path}.{name}") for name, length in lengths if length is not None and length.tokenizer]
-    digests = {each.tokenizer: tokenizer_digest(each.tokenizer, f"{at}.tokenizer") for each, at in given}
+    given += [
+        (length, f"{leaf.path}.{name}")
+        for name, length in lengths
+        if length is not None and (length.tokenizer or length.by_terms)
+    ]
+    digests = {
+        term.tokenizer: tokenizer_digest(term.tokenizer, f"{at}.tokenizer")
+        for each, at in given
+        for term in getattr(each, "terms", [each])
+        if term.tokenizer is not None
+    }
     return [by_digest(each, digests) for each, _ in given]
 
 

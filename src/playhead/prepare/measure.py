@@ -11,7 +11,7 @@ from playhead.index.layout import Layout
 from playhead.index.opened import Index
 from playhead.jobs import run_jobs
 from playhead.jobs.shared_disk import expect_file
-from playhead.prepare.measuring import LengthMeter, MeasureJob, length_meter_of
+from playhead.prepare.measuring import MeasureJob, Meter, header_meter_of, length_meter_of
 from playhead.prepare.merge import Contents, ShardPiece, chunks_of
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
@@ -32,7 +32,33 @@ class Measured:
 def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, options: PrepareOptions) -> Measured:
     """Measure the rows that neither the old index nor a run before has measured. Failures are gathered, not raised."""
     meter = length_meter_of(layout, recipe, options.files, options.limits.chunk_bytes)
-    run = _MeasureRun(layout, meter, contents, old, options)
+    chosen = dict(_to_measure(contents.pieces, old, meter.generator_key))
+    return _measured_by(meter, chosen, layout, contents, old, options)
+
+
+def read_headers(
+    layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, options: PrepareOptions
+) -> Measured:
+    """Find the lengths that the scan could not know, in the headers of media. No map is run for it."""
+    first, chosen = 0, dict[int, int]()
+    for i, piece in enumerate(contents.pieces):
+        if any(summary.num_unknown for _, summary in piece.parts):
+            chosen[i] = first
+        first += piece.entry.num_rows
+    meter = header_meter_of(layout, recipe, options.files, options.limits.chunk_bytes)
+    return _measured_by(meter, chosen, layout, contents, old, options)
+
+
+def _measured_by(
+    meter: Meter,
+    chosen: dict[int, int],
+    layout: Layout,
+    contents: Contents,
+    old: Index | None,
+    options: PrepareOptions,
+) -> Measured:
+    """The lengths of the chosen shards, each given with its first raw row."""
+    run = _MeasureRun(layout, meter, contents, chosen, old, options)
     run_jobs(run.jobs(), options.engine_to_measure(run.total_rows), run.done)
     pieces = tuple(
         replace(piece, lengths=tuple(run.paths[i])) if i in run.paths else piece
@@ -46,11 +72,17 @@ class _MeasureRun:
     """A run under way: `paths` are the files of lengths of each shard, by its number, in order."""
 
     def __init__(
-        self, layout: Layout, meter: LengthMeter, contents: Contents, old: Index | None, options: PrepareOptions
+        self,
+        layout: Layout,
+        meter: Meter,
+        contents: Contents,
+        chosen: dict[int, int],
+        old: Index | None,
+        options: PrepareOptions,
     ) -> None:
         self._layout, self._meter, self._contents, self._old = layout, meter, contents, old
         self._options = options
-        self._chosen = dict(_to_measure(contents.pieces, old, meter.generator_key))
+        self._chosen = chosen
         self.total_rows = sum(contents.pieces[i].entry.num_rows for i in self._chosen)
         self.paths: dict[int, list[Path]] = {i: [] for i in self._chosen}
         self.measured_rows = self._done_rows = 0

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from playhead.errors import DataError, SampleError
+from playhead.formats.row_lengths import RowLengths
 from playhead.formats.rows import Rows, Sample
+from playhead.formats.spec import Spec
 from playhead.index.layout import Layout
 from playhead.prepare.stretches import Stretch, batches, write_lengths
 from playhead.read.generator import SampleGenerator
+from playhead.read.headers import UndecodedRow
 from playhead.read.length import actual_length
 from playhead.read.mapping import takes_generator
 from playhead.read.samples import SampleMaker, map_function
@@ -22,6 +26,48 @@ from playhead.store import Files
 
 _ROWS_AT_ONCE = 256
 _EPOCH = 0
+
+
+class Meter(Protocol):
+    """What says how long the rows of a stretch are. It travels to workers."""
+
+    @property
+    def generator_key(self) -> int | None: ...
+
+    def lengths(self, stretch: Stretch) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class HeaderMeter:
+    """Lengths of rows by what they say and, where that is not all, by the headers of their media.
+
+    The recipe in it has no other source. Law: no map is run, and nothing is decoded but headers and small members.
+    """
+
+    leaf: Leaf
+    recipe: Recipe
+    files: Files
+    spec: Spec
+    batch_bytes: int
+    generator_key: None = None
+
+    def lengths(self, stretch: Stretch) -> list[int]:
+        """The length of each row; one that has none raises with its row and place."""
+        maker = SampleMaker(self.recipe, self.leaf, self.files)
+        fetch = stretch.fetch(self.files)
+        assert self.spec.length is not None
+        counted = RowLengths(self.spec.length, self.spec.audio_changes)
+        for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):
+            rows = stretch.rows(low, high, fetch)
+            for i, sample in enumerate(maker.undecoded(maker.raw(rows))):
+                try:
+                    counted.add(UndecodedRow(sample, self.files, maker.rules))
+                except (SampleError, DataError) as error:
+                    name = f'source "{self.leaf.source.name}", raw row {stretch.raw_row + low + i:,}'
+                    error.at_row(name, rows.place(i))
+                    raise
+        found: list[int] = counted.take().tolist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -49,7 +95,7 @@ class LengthMeter:
     def _batch(self, maker: SampleMaker, rows: Rows, first: int) -> list[int]:
         raws = maker.raw(rows)
         generators = (SampleGenerator(self.generator_key or 0, _EPOCH, first + i) for i in range(len(raws)))
-        samples, problem = maker.make(raws, generators)
+        samples, problem, _ = maker.make(raws, generators)
         lengths: list[int] = []
         try:
             for sample in samples:
@@ -78,11 +124,16 @@ def length_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: i
     return LengthMeter(layout.leaf, alone, files, layout.generator_key if drawn else None, batch_bytes)
 
 
+def header_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: int) -> HeaderMeter:
+    alone = msgspec.structs.replace(recipe, sources=[layout.leaf.source], evaluation={}, map=None, tokenize=None)
+    return HeaderMeter(layout.leaf, alone, files, layout.spec, batch_bytes)
+
+
 @dataclass(frozen=True)
 class MeasureJob:
     """One stretch to measure."""
 
-    meter: LengthMeter
+    meter: Meter
     stretch: Stretch
     path: Path
 

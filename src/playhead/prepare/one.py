@@ -25,7 +25,7 @@ from playhead.index.sweep import write_selection
 from playhead.jobs import run_jobs
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
-from playhead.prepare.measure import measure
+from playhead.prepare.measure import measure, read_headers
 from playhead.prepare.merge import Contents, ShardPiece, merge
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.parts import PartSummary, ScanJob, without_rows
@@ -233,8 +233,9 @@ def _sidecars(layout: Layout, survey: Survey, options: PrepareOptions, failures:
 def _build(layout: Layout, recipe: Recipe, survey: Survey, options: PrepareOptions, done: _Done) -> list[Failure]:
     """The index from what was scanned and, where lengths are measured, from measuring; in place of the old one."""
     contents = _contents(layout, survey)
-    if layout.measured:
-        measured = measure(layout, recipe, contents, survey.old, options)
+    if layout.measured or any(summary.num_unknown for piece in contents.pieces for _, summary in piece.parts):
+        by = measure if layout.measured else read_headers
+        measured = by(layout, recipe, contents, survey.old, options)
         done.measured_rows = measured.num_rows
         if measured.failures:
             return measured.failures

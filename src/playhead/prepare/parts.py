@@ -20,9 +20,10 @@ from playhead.errors import DataError, PrepareError
 from playhead.fingerprint import digest
 from playhead.formats.contract import Chunk, Divisible, Format, ScanLimits, Section
 from playhead.formats.rows import Shard
-from playhead.formats.schema import Track, schema_of, tracks_in
+from playhead.formats.schema import LENGTHS, Track, schema_of, tracks_in
 from playhead.formats.spec import Spec
 from playhead.index.layout import FileEntry, files_now
+from playhead.recipe.units import UNKNOWN_LENGTH
 from playhead.store import Files, replacing
 from playhead.types import Array
 
@@ -31,7 +32,10 @@ _NUM_ROWS, _SUMMARY = "num_rows", "summary"
 
 
 class PartSummary(Struct, frozen=True):
-    """What is known of a part once it is scanned; `sizes` are those of its arrays."""
+    """What is known of a part once it is scanned; `sizes` are those of its arrays.
+
+    `num_unknown` counts the rows whose length takes the header of a medium, which a scan does not see.
+    """
 
     files: tuple[FileEntry, ...]
     roles: tuple[str, ...]
@@ -40,6 +44,7 @@ class PartSummary(Struct, frozen=True):
     num_skipped: int
     sizes: dict[str, int]
     num_files: int
+    num_unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class PartWriter:
         self._tracks: tuple[Track, ...] = ()
         self._chunks: list[Chunk] = []
         self.num_rows = 0
-        self._num_bytes = self._num_files = self._num_skipped = 0
+        self._num_bytes = self._num_files = self._num_skipped = self._num_unknown = 0
         self._sizes: dict[str, int] = {}
 
     def add(self, chunk: Chunk) -> None:
@@ -115,13 +120,15 @@ class PartWriter:
             self._num_bytes += values.nbytes
         self.num_rows += chunk.num_rows
         self._num_skipped += chunk.num_skipped
+        if LENGTHS in chunk.arrays:
+            self._num_unknown += int(np.count_nonzero(chunk.arrays[LENGTHS] == UNKNOWN_LENGTH))
         self._chunks.append(chunk)
         if self._num_bytes > _MOST_BYTES:
             self._write(_numbered(self._job.path, self._num_files), {})
             self._num_files += 1
 
     def finish(self) -> PartSummary:
-        counts = (self.num_rows, self._num_skipped, self._sizes, self._num_files + 1)
+        counts = (self.num_rows, self._num_skipped, self._sizes, self._num_files + 1, self._num_unknown)
         summary = PartSummary(self._files, self._roles, self._tracks, *counts)
         self._write(self._job.path, {_SUMMARY: np.frombuffer(msgspec.json.encode(summary), dtype=np.uint8)})
         return summary

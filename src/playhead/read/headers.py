@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from playhead.formats.media import Media
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.errors import SampleError
+from playhead.formats.media import Media, MediaKind
+from playhead.formats.row_lengths import num_bytes
+from playhead.formats.rows import Sample
+from playhead.formats.tokens import field_of
 from playhead.read.images import image_size
 from playhead.read.media import open_medium, open_recording, segment_frames
 from playhead.read.media_rules import MediaRules
@@ -26,3 +33,37 @@ def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) 
     recording = open_recording(source)
     first, end = segment_frames(source.path, recording, media.offset, media.duration, media.slack)
     return (end - first) / recording.rate
+
+
+@dataclass(frozen=True)
+class UndecodedRow:
+    """A sample whose media are not decoded, seen as a row: their headers are read where they are asked for."""
+
+    value: Sample
+    files: Files
+    rules: MediaRules
+
+    def get(self, field: str) -> Any:
+        return field_of(self.value, field)
+
+    def size(self, field: str | None) -> int:
+        return num_bytes(None if field is None else self.get(field), field)
+
+    def sample(self) -> Sample:
+        return self.value
+
+    def seconds(self, field: str) -> float:
+        return audio_seconds_of(self._media(field, "audio"), self.files, self.rules, field)
+
+    def image_size(self, field: str) -> tuple[int, int]:
+        return image_size_of(self._media(field, "image"), self.files, self.rules, field)
+
+    def _media(self, field: str, kind: MediaKind) -> Media:
+        found = self.value.get(field)
+        if not isinstance(found, Media) or found.kind != kind:
+            raise SampleError(
+                f'field "{field}" holds no {kind} to find the length of',
+                found=f"fields: {', '.join(map(str, self.value)) or 'none'}",
+                fix=f"name the field that holds {kind} in `length`",
+            )
+        return found

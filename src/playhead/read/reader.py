@@ -63,6 +63,7 @@ class _Made(NamedTuple):
     raws: list[Sample]
     samples: list[Sample]
     problem: PlayheadError | None
+    counted: list[int] | None = None
 
 
 class Reader:
@@ -128,7 +129,12 @@ class Reader:
         """Whether every sample was made and none needs a further check."""
         if made.problem is not None or len(made.samples) != count:
             return False
-        return planned is None or all_as_planned(made.samples, planned, self._recipe, source.leaf)
+        if planned is None:
+            return True
+        terms = source.maker.recount
+        if terms is not None and made.counted is not None and not terms.all_as_planned(made.counted, planned):
+            return False
+        return all_as_planned(made.samples, planned, self._recipe, source.leaf)
 
     def _one_by_one(
         self,
@@ -141,7 +147,11 @@ class Reader:
     ) -> None:
         """Check the samples of a source that were made, make the others, and replace those that fail."""
         known = request.known or {}
-        outcomes: list[Sample | PlayheadError] = [*made.samples, *([] if made.problem is None else [made.problem])]
+        outcomes: list[Sample | PlayheadError] = [
+            _as_counted(source, sample, made.counted, j, request.wanted(positions[j]).planned)
+            for j, sample in enumerate(made.samples)
+        ]
+        outcomes += [] if made.problem is None else [made.problem]
         for i, position in enumerate(positions):
             wanted = request.wanted(position)
             make = partial(self._sample, source, wanted.epoch)
@@ -173,10 +183,11 @@ class Reader:
         """A sample read (where `raw` is None), made and checked."""
         try:
             raws = source.raw(np.array([row])) if raw is None else [raw]
-            made, problem = source.maker.make(raws, [SampleGenerator(source.key, epoch, row)])
+            made = source.maker.make(raws, [SampleGenerator(source.key, epoch, row)])
         except (SampleError, DataError) as error:
             return self._checked(source, row, planned, error)
-        return self._checked(source, row, planned, made[0] if problem is None else problem)
+        found = made.problem or _as_counted(source, made.samples[0], made.counted, 0, planned)
+        return self._checked(source, row, planned, found)
 
     def _checked(self, source: _Source, row: int, planned: int | None, made: Sample | PlayheadError) -> Sample:
         """A sample as long as planned; what is wrong with it is raised with its place."""
@@ -204,6 +215,15 @@ def _made_together(request: Request, source: _Source, positions: Sequence[int]) 
     except PlayheadError:
         return _Made([], [], None)
     return _Made(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
+
+
+def _as_counted(
+    source: _Source, sample: Sample, counted: list[int] | None, i: int, planned: int | None
+) -> Sample | PlayheadError:
+    """The sample, or what is wrong with its length as its terms count it."""
+    if counted is None or planned is None or source.maker.recount is None:
+        return sample
+    return source.maker.recount.mismatch(counted[i], planned) or sample
 
 
 def _generators(request: Request, key: int, positions: Sequence[int]) -> Iterator[SampleGenerator]:

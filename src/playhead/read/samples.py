@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from playhead.errors import DataError, PlayheadError
 from playhead.formats.registry import format_of
@@ -14,12 +14,23 @@ from playhead.read.generator import SampleGenerator
 from playhead.read.mapping import Mapper
 from playhead.read.media import decode_media
 from playhead.read.media_rules import media_rules
+from playhead.read.recount import recount_of
 from playhead.read.stored import read_arrays
 from playhead.read.tokens import SampleTokens
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of, tokenize_of
 from playhead.recipe.values import Recipe
 from playhead.store import Files
+
+
+class Made(NamedTuple):
+    """Samples, up to the first that fails, and how that one does; `counted` are their lengths where these are counted
+    by terms, before the map.
+    """
+
+    samples: list[Sample]
+    problem: PlayheadError | None
+    counted: list[int] | None = None
 
 
 class SampleMaker:
@@ -41,10 +52,13 @@ class SampleMaker:
         function = map_function(recipe, leaf, given_map)
         self._reader = found.format.open(leaf.source, files)
         self._files = files
+        self._raw_members = found.raw_members
         self._decodes = recipe.decode and found.raw_members
-        self._media = media_rules(leaf.source.path, recipe.media) if recipe.media is not False else None
+        self.rules = media_rules(leaf.source.path, recipe.media)
+        self._media = self.rules if recipe.media is not False else None
         self._takes_extents = self._decodes if found.raw_members else self._media is not None
         self._audio = leaf.source.audio or recipe.audio
+        self.recount = recount_of(recipe, leaf)
         tokenize = tokenize_of(recipe, leaf)
         self._tokens = None if tokenize is None else SampleTokens(tokenize[0])
         self._mapper = None if function is None else Mapper(function)
@@ -55,10 +69,17 @@ class SampleMaker:
         heads = getattr(self._reader, "read_heads", None) if self._takes_extents else None
         return read_rows(self._reader.read if heads is None else heads, rows)
 
-    def make(
-        self, raws: list[Sample], generators: Iterable[SampleGenerator]
-    ) -> tuple[list[Sample], PlayheadError | None]:
-        """What becomes of them, up to the first that fails, and how that one does."""
+    def undecoded(self, raws: list[Sample]) -> list[Sample]:
+        """The samples with their media as they are, and every other member decoded."""
+        if not self._raw_members:
+            return raws
+        samples, problem = decoded_until(with_media(raws))
+        if problem is not None:
+            raise problem
+        return samples
+
+    def make(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> Made:
+        """What becomes of them."""
         samples, problem = raws, None
         may_hold_media = self._decodes or getattr(self._reader, "has_media", True)
         if self._media is not None and may_hold_media:
@@ -66,6 +87,10 @@ class SampleMaker:
             samples, problem = decode_media(samples, self._files, self._media, self._audio)
         if self._decodes:
             samples, failed = decoded_until(samples)
+            problem = failed or problem
+        counted = None
+        if self.recount is not None:
+            samples, counted, failed = self.recount.run(raws, samples)
             problem = failed or problem
         if not self._stored_arrays and may_hold_media:
             samples = read_arrays(samples)
@@ -75,7 +100,7 @@ class SampleMaker:
         if self._mapper is not None:
             samples, failed = self._mapper.run(samples, islice(generators, len(samples)))
             problem = failed or problem
-        return samples, problem
+        return Made(samples, problem, counted)
 
 
 def map_function(recipe: Recipe, leaf: Leaf, given: Callable[..., Any] | None = None) -> Callable[..., Any] | None:

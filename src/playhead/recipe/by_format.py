@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from playhead.recipe.tree import leaves, with_sources
-from playhead.recipe.values import Recipe, Source
+from playhead.recipe.values import Length, Recipe, Source
 
 _REGISTRY = "playhead.formats.registry"
 
@@ -33,7 +33,10 @@ def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
 
 
 def _sequence_of(source: Source) -> str | None:
-    registered = _registered(source)
+    """The field that a length in seconds, or else the format, says that lengths count."""
+    registered, length = _registered(source), source.length
+    if length is not None and length.audio is not None and length.unit == "seconds":
+        return length.audio
     return None if registered is None else registered.default_sequence
 
 
@@ -44,10 +47,22 @@ def path_options(source: Source) -> list[str]:
 
 
 def _with_length(source: Source, _path: str) -> Source:
-    registered = _registered(source) if source.length is None else None
+    registered = _registered(source)
     if registered is None or registered.default_length is None:
         return source
-    return msgspec.structs.replace(source, length=registered.default_length)
+    if source.length is None:
+        return msgspec.structs.replace(source, length=registered.default_length)
+    given = _with_audio(source.length, registered.default_length.field, registered.default_sequence)
+    return msgspec.structs.replace(source, length=given)
+
+
+def _with_audio(length: Length, duration: str | None, audio: str | None) -> Length:
+    """A length in which the format's own duration names the audio that it is of."""
+    if length.sum:
+        return msgspec.structs.replace(length, sum=[_with_audio(term, duration, audio) for term in length.sum])
+    if length.in_seconds and length.audio is None and length.field == duration:
+        return msgspec.structs.replace(length, audio=audio)
+    return length
 
 
 def _registered(source: Source) -> Any:

@@ -127,6 +127,14 @@ def _check_measured(recipe: Recipe, leaf: Leaf) -> None:
             found="`measure: true` with `sequence: null`",
             fix="name the field that is to be measured, for example `sequence: tokens`",
         )
+    if length.by_terms and (recipe.on_length_mismatch == "truncate" or leaf.batching.overlong == "truncate"):
+        raise RecipeError(
+            f'{leaf.path}.length "{leaf.source.name}": a sample whose length has terms cannot be cut to it',
+            found="`on_length_mismatch: truncate`"
+            if recipe.on_length_mismatch == "truncate"
+            else "`overlong: truncate`",
+            fix="use `error` or `substitute` for mismatches, and `drop` or `alone` for what is too long",
+        )
     if length.unit != "seconds" or recipe.sequence is None or recipe.sequence_rate is not None:
         return
     if length.measure:

@@ -14,6 +14,7 @@ from playhead.store import is_url
 
 _JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst")
 _DEFAULT_SHUFFLE_GROUP = 8
+_SOURCES_OF_LENGTH = ("field", "function", "measure", "tokenizer", "audio", "image")
 _UNPACKED = {".tar.gz": "gunzip", ".tgz": "gunzip", ".tar.zst": "zstd -d", ".tar.bz2": "bunzip2", ".tar.xz": "unxz"}
 
 
@@ -43,11 +44,11 @@ def check_source(leaf: Leaf) -> None:
     for field, length in (("length", source.length), ("output_length", source.output_length)):
         if length is not None:
             _check_length(length, f"{leaf.path}.{field}")
-    if source.output_length is not None and source.output_length.measure:
+    if source.output_length is not None and (source.output_length.measure or source.output_length.from_headers):
         raise RecipeError(
             f"{leaf.path}.output_length: only `length` can be measured",
-            found="`measure: true`",
-            expected="`field` or `function`",
+            found="`measure: true`" if source.output_length.measure else "the length of audio or of an image",
+            expected="`field`, `function` or `tokenizer`",
         )
     if source.drop_ids and source.ids is None and _is_json_lines(source):
         raise RecipeError(
@@ -87,6 +88,12 @@ def _is_json_lines(source: Source) -> bool:
 
 
 def _check_length(length: Length, where: str) -> None:
+    if length.sum:
+        _check_sum(length, where)
+        return
+    _check_media_length(length, where)
+    if length.audio is not None or length.image is not None:
+        return
     given = [name for name in ("field", "function", "measure") if getattr(length, name)]
     if length.function is not None:
         check_function_name(length.function, f"{where}.function")
@@ -117,6 +124,64 @@ def _check_length(length: Length, where: str) -> None:
             f"{where}: needs exactly one of `field`, `function` and `measure`",
             found=" and ".join(f"`{name}`" for name in given) or "none of them",
             fix="for example `length: num_tokens`, or `length: {unit: bytes}` for the size of the sample",
+        )
+
+
+def _check_sum(length: Length, where: str) -> None:
+    """A sum is of terms that count the same."""
+    others = [name for name in _SOURCES_OF_LENGTH if getattr(length, name)]
+    if others:
+        raise RecipeError(
+            f"{where}: has both `sum` and {' and '.join(f'`{name}`' for name in others)}",
+            fix="make it a term of the sum",
+        )
+    for i, term in enumerate(length.sum):
+        at = f"{where}.sum[{i}]"
+        if term.sum or term.measure:
+            raise RecipeError(
+                f"{at}: cannot be a term of a sum",
+                found="a sum" if term.sum else "`measure: true`, which counts the whole sample",
+                fix="write its terms beside the others" if term.sum else "measure the sum as a whole, in a map",
+            )
+        if (term.unit == "seconds") != (length.unit == "seconds"):
+            raise RecipeError(
+                f"{at}: a sum adds up what counts the same",
+                found=f"{term.unit} in a sum of {length.unit}",
+                fix="give the seconds of a term a `per_second`, or all terms `unit: seconds`",
+            )
+        _check_length(term, at)
+
+
+def _check_media_length(length: Length, where: str) -> None:
+    """Terms of audio and images: each says what it needs, and nothing beside it."""
+    if length.per_second is not None:
+        if length.unit != "tokens" or length.tokenizer or length.function or length.measure or length.image:
+            raise RecipeError(
+                f"{where}.per_second: turns seconds into a number of steps",
+                found=f"`unit: {length.unit}`" if length.unit != "tokens" else "a length that is not in seconds",
+                expected="`field` or `audio`, and no `unit`",
+                fix="for example `{field: duration, per_second: 12.5}`",
+            )
+        if length.field is None and length.audio is None:
+            raise RecipeError(f"{where}.per_second: needs seconds to count", fix="add `field: duration` or `audio`")
+    elif length.audio is not None and length.unit != "seconds":
+        raise RecipeError(
+            f"{where}.audio: audio has seconds",
+            found=f"`unit: {length.unit}`",
+            fix="add `unit: seconds`, or `per_second` for steps of audio",
+        )
+    if (length.image is None) != (length.patch is None):
+        raise RecipeError(
+            f"{where}: an image has a length in patches",
+            found="`image` without `patch`" if length.patch is None else "`patch` without `image`",
+            fix="for example `{image: jpg, patch: 14}`",
+        )
+    beside = [name for name in _SOURCES_OF_LENGTH if getattr(length, name) and name not in ("audio", "image", "field")]
+    if length.image is not None and (length.audio or length.field or beside or length.unit != "tokens"):
+        raise RecipeError(f"{where}: an image has a length in patches alone", fix="add other terms with `sum: [...]`")
+    if length.audio is not None and beside:
+        raise RecipeError(
+            f"{where}: has both `audio` and `{beside[0]}`", fix="keep one of them, or add them up with `sum: [...]`"
         )
 
 

@@ -100,6 +100,11 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "template": "The text whose tokens are counted, with fields in braces, in place of one field.",
         "special": "Whether the tokenizer's special tokens are counted.",
         "max": "Count no more tokens than this.",
+        "audio": "The field of audio whose header has the seconds, where `field` is left out or a row lacks it.",
+        "per_second": "Count so many steps for every second, rounded up, in place of seconds.",
+        "image": "The field of an image whose patches are counted.",
+        "patch": "The side of a patch, in pixels.",
+        "sum": "Lengths that are added up.",
     },
     "Tokenize": {
         "tokenizer": "A Hugging Face tokenizer.json.",

@@ -36,7 +36,9 @@ def _place_media(media: bool | MediaOptions, directory: Path) -> bool | MediaOpt
 
 
 def _place_tokenizer(given: L, directory: Path) -> L:
-    """A length or `tokenize`, with the path of its tokenizer absolute."""
+    """A length or `tokenize`, with the paths of its tokenizers absolute."""
+    if isinstance(given, Length) and given.sum:
+        return msgspec.structs.replace(given, sum=[_place_tokenizer(term, directory) for term in given.sum])
     if not isinstance(given, Length | Tokenize) or given.tokenizer is None:
         return given
     return msgspec.structs.replace(given, tokenizer=absolute(given.tokenizer, directory))

@@ -57,7 +57,7 @@ def _names_functions(recipe: Recipe) -> bool:
         return True
     sources = [leaf.source for leaf in leaves(recipe)]
     lengths = [length for source in sources for length in (source.length, source.output_length) if length]
-    return any(source.map for source in sources) or any(length.function for length in lengths)
+    return any(source.map for source in sources) or any(term.function for length in lengths for term in length.terms)
 
 
 def _leave_unshuffled(sources: list[dict[str, Any]], path: str, problem: str) -> None:

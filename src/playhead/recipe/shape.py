@@ -35,7 +35,8 @@ def fit(value: Any, kind: mi.Type, path: str) -> Any:
 
 def _struct(value: Any, kind: mi.StructType, path: str) -> dict[str, Any]:
     if kind.cls is Length and isinstance(value, str):
-        return {"field": _text(value, mi.StrType(), path)}
+        field = _text(value, mi.StrType(), path)
+        return {"field": field, "unit": "seconds"} if field == "duration" else {"field": field}
     if not isinstance(value, Mapping):
         raise _mismatch(value, kind, path)
     fields = {field.name: field for field in kind.fields}

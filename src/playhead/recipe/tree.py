@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from playhead.errors import RecipeError
+from playhead.recipe.augment_lengths import changes_length
 from playhead.recipe.augments import Augment, kind_of
 from playhead.recipe.units import in_units, length_limit
 from playhead.recipe.values import Batching, Bucket, Evaluation, Fixed, Group, Recipe, Source, Tokenize, Unit, WeightsIn
@@ -196,6 +197,11 @@ def augments_of(recipe: Recipe, leaf: Leaf) -> tuple[Augment, ...]:
     if leaf.source.augment is not None:
         return tuple(leaf.source.augment)
     return () if leaf.evaluation is not None or leaf.is_noise else tuple(recipe.augment)
+
+
+def length_changes(recipe: Recipe, leaf: Leaf) -> tuple[Augment, ...]:
+    """The augmentations of a source that change how long its audio is."""
+    return tuple(filter(changes_length, augments_of(recipe, leaf)))
 
 
 def augment_keys(recipe: Recipe, leaf: Leaf) -> tuple[int, ...]:

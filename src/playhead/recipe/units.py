@@ -7,7 +7,8 @@ from math import ceil, isqrt
 from playhead.errors import RecipeError
 from playhead.recipe.values import Batching, Bucket, Budget, Unit
 
-LARGEST_LENGTH = 2**32 - 1
+UNKNOWN_LENGTH = 2**32 - 1  # of a row whose length is not known yet
+LARGEST_LENGTH = UNKNOWN_LENGTH - 1
 _ROUNDING_NOISE = 1e-6  # a fraction of a millisecond: 2.3 s * 1000 is 2299.9999999999995
 
 

@@ -41,10 +41,12 @@ KeepRule = str | list[str | float | None]
 
 
 class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a sample's length comes from: a field, a user function, (unit bytes) its size, a tokenizer, or measuring.
+    """Where a sample's length comes from: a field, a user function, (unit bytes) its size, a tokenizer, the header of
+    `audio` or of an `image`, measuring, or the `sum` of such terms.
 
     To measure is to run the map over every row: `playhead prepare --measure`. With a `tokenizer` the length is the
-    number of tokens of the text in `field`, or of a `template` of fields.
+    number of tokens of the text in `field`, or of a `template` of fields. Seconds times `per_second`, rounded up, are
+    frames or tokens of audio; an image has a token for every `patch` x `patch` pixels, at its edges too.
     """
 
     field: str | None = None
@@ -55,6 +57,31 @@ class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     template: str | None = None
     special: bool = True
     max: Count | None = None
+    audio: str | None = None
+    per_second: Positive | None = None
+    image: str | None = None
+    patch: Count | None = None
+    sum: list[Length] = []  # `field` is a field here; msgspec gives every length a list of its own
+
+    @property
+    def terms(self) -> list[Length]:
+        """What is added up: the terms of a sum, else the length itself."""
+        return self.sum or [self]
+
+    @property
+    def in_seconds(self) -> bool:
+        """Whether what is read of a row are seconds."""
+        return not self.sum and (self.unit == "seconds" or self.per_second is not None)
+
+    @property
+    def by_terms(self) -> bool:
+        """Whether it is made of other numbers than the size of the sequence field, and is counted again to check it."""
+        return bool(self.sum or self.per_second or self.image)
+
+    @property
+    def from_headers(self) -> bool:
+        """Whether the header of a medium may be needed to know it."""
+        return any(term.audio or term.image for term in self.terms)
 
 
 class Tokenize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

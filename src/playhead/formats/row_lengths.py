@@ -1,0 +1,157 @@
+"""The lengths of rows, read one by one: of a field, a text, a medium, or a sum of them.
+
+A scan sees no media. A length that takes the header of one is UNKNOWN there, and `prepare` reads it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from playhead.errors import DataError
+from playhead.formats.lengths import (
+    MISSING,
+    UNKNOWN,
+    added,
+    num_patches,
+    planned_seconds,
+    whole_number,
+)
+from playhead.formats.rows import Sample
+from playhead.formats.tokens import Tokens
+from playhead.recipe.augments import Augment
+from playhead.recipe.imports import resolve_function
+from playhead.recipe.units import LARGEST_LENGTH
+from playhead.recipe.values import Length
+from playhead.types import LengthArray
+
+
+class Row(Protocol):
+    """A row as a scan sees it. One in which a text may look like a number has `text` too, which gives it as it is.
+
+    One whose media can be looked into has `seconds` and `image_size`, of a field.
+    """
+
+    def get(self, field: str) -> Any: ...
+
+    def size(self, field: str | None) -> int: ...
+
+    def sample(self) -> Sample: ...
+
+
+class RowLengths:
+    """Takes rows, then gives their lengths. Tokens are counted for many rows at once, when all are there.
+
+    `changes` are the augmentations that change how long audio is: what is planned is the length after them. Of rows
+    that are `delivered`, audio is as long as it is.
+    """
+
+    def __init__(self, length: Length, changes: Sequence[Augment] = (), *, delivered: bool = False) -> None:
+        changes = [change for change in changes if length.audio in (None, change.field)]
+        self._length = length
+        self._terms = [RowLengths(term, changes, delivered=delivered) for term in length.sum]
+        self._tokens = None if length.tokenizer is None else Tokens(length)
+        self._found: list[Any] = []
+        if self._tokens is not None:
+            self._read: Callable[[Row], Any] = self._text
+        elif length.in_seconds and length.function is None and not length.measure:
+            self._read = _seconds_reader(length, changes, delivered=delivered)
+        elif not length.sum:
+            self._read = _reader(length)
+
+    def add(self, row: Row) -> None:
+        for term in self._terms:
+            term.add(row)
+        if not self._terms:
+            self._found.append(self._read(row))
+
+    def take(self) -> LengthArray:
+        """The lengths of the rows added since the last time."""
+        if self._terms:
+            total = added([term.take() for term in self._terms])
+            if total is None:
+                raise DataError(
+                    "the sum of a row's terms is too long", expected=f"at most {LARGEST_LENGTH:,} {self._length.unit}"
+                )
+            return total
+        found, self._found = self._found, []
+        return np.array(found, dtype=np.uint32) if self._tokens is None else self._tokens.counts(found)
+
+    def _text(self, row: Row) -> Any:
+        assert self._tokens is not None
+        return self._tokens.text(getattr(row, "text", row.get))
+
+
+def num_bytes(value: Any, field: str | None) -> int:
+    """The size in bytes of the text or the bytes in a field."""
+    if isinstance(value, str):
+        return len(value.encode())
+    if not isinstance(value, bytes):
+        raise DataError(f'field "{field}" has no size in bytes', found=type(value).__name__, expected="text or bytes")
+    return len(value)
+
+
+def characters(value: Any, name: str) -> int:
+    """The number of characters of a text."""
+    if not isinstance(value, str):
+        raise DataError(f'field "{name}" is not a text', found=repr(value)[:80], expected="a text")
+    return len(value)
+
+
+def _seconds_reader(length: Length, changes: Sequence[Augment], *, delivered: bool) -> Callable[[Row], int]:
+    """Seconds of a field and, where a row has none in it, of its audio."""
+    field, audio = length.field, length.audio
+
+    def read(row: Row) -> int:
+        heard = row.seconds(audio) if delivered and audio is not None else None  # type: ignore[attr-defined]
+        if heard is not None:
+            return planned_seconds(heard, length, f'field "{audio}"', ())
+        value = MISSING if field is None else row.get(field)
+        if audio is None or (value is not MISSING and value is not None):
+            return planned_seconds(value, length, f'field "{field}"', changes)
+        seconds = getattr(row, "seconds", None)
+        return UNKNOWN if seconds is None else planned_seconds(seconds(audio), length, f'field "{audio}"', changes)
+
+    return read
+
+
+def _reader(length: Length) -> Callable[[Row], int]:
+    if length.function is not None:
+        return _by_function(length.function, length)
+    field = length.image or length.field
+    if length.unit == "bytes":
+        return lambda row: whole_number(row.size(field), "bytes", "the size")
+    assert field is not None
+    if length.image is not None:
+        return lambda row: _patches(row, field, length.patch or 1)
+    if length.unit == "characters":
+        return lambda row: characters(getattr(row, "text", row.get)(field), field)
+    return lambda row: whole_number(row.get(field), length.unit, f'field "{field}"')
+
+
+def _patches(row: Row, field: str, patch: int) -> int:
+    image_size = getattr(row, "image_size", None)
+    if image_size is None:
+        return UNKNOWN
+    width, height = image_size(field)
+    return num_patches(width, height, patch)
+
+
+def _by_function(name: str, length: Length) -> Callable[[Row], int]:
+    function = resolve_function(name)
+
+    def read(row: Row) -> int:
+        sample = row.sample()
+        try:
+            value = function(sample)
+        except Exception as error:
+            raise DataError(
+                f"length function {name} failed",
+                found=f"{type(error).__name__}: {error}",
+                expected="a number for every sample",
+            ) from error
+        return whole_number(value, length.unit, f"the result of {name}")
+
+    return read

@@ -1,0 +1,132 @@
+"""The lengths of decoded samples, counted again by the terms that the plan counted: text, audio, images.
+
+A length that is the size of the sequence field is compared with that field (length.py); one that is a sum of terms, or
+counts steps of audio or patches of an image, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from playhead.errors import DataError, SampleError
+from playhead.formats.lengths import MISSING, planned_seconds
+from playhead.formats.row_lengths import RowLengths, num_bytes
+from playhead.formats.rows import Sample
+from playhead.formats.tokens import field_of
+from playhead.read.length import LengthError
+from playhead.recipe.augment_lengths import may_be_shorter
+from playhead.recipe.augments import Augment
+from playhead.recipe.tree import Leaf, length_changes
+from playhead.recipe.values import Length, Recipe
+
+_MILLISECONDS = Length(field="-", unit="seconds")
+
+
+@dataclass(frozen=True)
+class Recount:
+    """How the samples of a source are counted. `changes` are the augmentations that change how long audio is."""
+
+    length: Length
+    changes: Sequence[Augment]
+    tolerance_seconds: float
+    shorter_passes: bool = False
+    layout: str = "HWC"
+
+    @property
+    def tolerance(self) -> int:
+        """How many steps a sample may differ from its plan, because manifests round."""
+        audio = (term for term in self.length.terms if term.audio is not None)
+        return sum(ceil(self.tolerance_seconds * (term.per_second or 1000)) for term in audio)
+
+    def run(self, raws: Sequence[Sample], samples: list[Sample]) -> tuple[list[Sample], list[int], SampleError | None]:
+        """The samples, audio that is longer than its row says cut to it, and their lengths; up to the first that has
+        none, and why.
+        """
+        lengths = RowLengths(self.length, self.changes, delivered=True)
+        done: list[Sample] = []
+        problem = None
+        try:
+            for raw, sample in zip(raws, samples, strict=False):
+                made = self._cut_to_row(sample)
+                lengths.add(_Delivered(raw, made, self.layout))
+                done.append(made)
+        except DataError as error:
+            problem = SampleError(error.problem, found=error.found, expected=error.expected, fix=error.fix)
+        return done, lengths.take().tolist(), problem
+
+    def mismatch(self, counted: int, planned: int) -> LengthError | None:
+        """What is wrong with a sample of this length; None where it passes."""
+        if counted <= planned and (self.shorter_passes or planned - counted <= self.tolerance):
+            return None
+        return LengthError(
+            "the sample is not as long as planned",
+            found=f"{counted:,} {self.length.unit}, counted by the terms of `length`",
+            expected=f"{planned:,}, its length in the index",
+            fix="correct the row or its media, leave the row out, or say `on_length_mismatch: substitute`",
+        )
+
+    def all_as_planned(self, counted: Sequence[int], planned: Sequence[int]) -> bool:
+        return not any(map(self.mismatch, counted, planned))
+
+    def _cut_to_row(self, sample: Sample) -> Sample:
+        """Manifests round: audio may be a little longer than its row says, and is planned as that."""
+        for term in self.length.terms:
+            said = field_of(sample, term.field) if term.audio and term.field else MISSING
+            heard = _seconds(sample, term.audio) if term.audio else None
+            if heard is None or said is MISSING or said is None:
+                continue
+            planned = planned_seconds(said, _MILLISECONDS, f'field "{term.field}"', self.changes) / 1000
+            if planned < heard <= planned + self.tolerance_seconds:
+                end = int(planned * sample[f"{term.audio}_rate"])
+                sample = {**sample, str(term.audio): sample[str(term.audio)][:end]}
+        return sample
+
+
+def recount_of(recipe: Recipe, leaf: Leaf) -> Recount | None:
+    """None where lengths are not counted by terms."""
+    length = leaf.source.length
+    if length is None or not length.by_terms:
+        return None
+    changes = length_changes(recipe, leaf)
+    shorter_passes = may_be_shorter(changes) or recipe.on_length_mismatch != "error"
+    return Recount(length, changes, recipe.length_tolerance, shorter_passes)
+
+
+def _seconds(sample: Sample, field: str) -> float | None:
+    """How long the audio of a field is; None where there is none."""
+    audio, rate = sample.get(field), sample.get(f"{field}_rate")
+    return None if not hasattr(audio, "shape") or not rate else len(audio) / rate  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Delivered:
+    """A decoded sample, seen as a row; `raw` is what its file holds."""
+
+    raw: Sample
+    value: Sample
+    layout: str
+
+    def get(self, field: str) -> Any:
+        found = field_of(self.value, field)
+        return found.item() if isinstance(found, np.generic) else found
+
+    def size(self, field: str | None) -> int:
+        return num_bytes(None if field is None else self.get(field), field)
+
+    def sample(self) -> Sample:
+        return self.raw
+
+    def seconds(self, field: str) -> float | None:
+        return _seconds(self.value, field)
+
+    def image_size(self, field: str) -> tuple[int, int]:
+        shape: tuple[int, ...] = getattr(self.value.get(field), "shape", ())
+        if len(shape) not in (2, 3):
+            raise DataError(f'field "{field}" is not an image', found=type(self.value.get(field)).__name__)
+        height, width = shape[-2:] if self.layout == "CHW" else shape[:2]
+        return width, height
