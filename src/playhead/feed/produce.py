@@ -25,7 +25,7 @@ from playhead.read import Incident, Reader, Request
 from playhead.read.codecs import decoders
 from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
-from playhead.recipe.values import LENGTH_TOLERANCE_SECONDS, AudioOptions, Recipe
+from playhead.recipe.values import LENGTH_TOLERANCE_SECONDS, AudioOptions, ImageOptions, Recipe
 from playhead.resolve.resolve import leaves_by_stream
 from playhead.store import Files
 
@@ -67,6 +67,12 @@ class Blueprint:
         ]
         if any(how not in (None, AudioOptions()) for how in audio):
             decided.append([audio, decoders()])
+        images = [
+            recipe.image,
+            *[leaf.source.image for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves],
+        ]
+        if any(how not in (None, ImageOptions()) for how in images):
+            decided.append({"images": images, "decoders": decoders()})
         tokens = [tokens_by_digest(recipe, leaf) for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
         if any(tokens):
             decided.append({"tokens": tokens})

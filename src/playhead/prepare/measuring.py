@@ -61,7 +61,7 @@ class HeaderMeter:
             rows = stretch.rows(low, high, fetch)
             for i, sample in enumerate(maker.undecoded(maker.raw(rows))):
                 try:
-                    counted.add(UndecodedRow(sample, self.files, maker.rules))
+                    counted.add(UndecodedRow(sample, self.files, maker.rules, maker.image))
                 except (SampleError, DataError) as error:
                     name = f'source "{self.leaf.source.name}", raw row {stretch.raw_row + low + i:,}'
                     error.at_row(name, rows.place(i))

@@ -58,6 +58,7 @@ class SampleMaker:
         self._media = self.rules if recipe.media is not False else None
         self._takes_extents = self._decodes if found.raw_members else self._media is not None
         self._audio = leaf.source.audio or recipe.audio
+        self.image = leaf.source.image or recipe.image
         self.recount = recount_of(recipe, leaf)
         tokenize = tokenize_of(recipe, leaf)
         self._tokens = None if tokenize is None else SampleTokens(tokenize[0])
@@ -84,7 +85,7 @@ class SampleMaker:
         may_hold_media = self._decodes or getattr(self._reader, "has_media", True)
         if self._media is not None and may_hold_media:
             samples = with_media(samples) if self._decodes else samples
-            samples, problem = decode_media(samples, self._files, self._media, self._audio)
+            samples, problem = decode_media(samples, self._files, self._media, self._audio, self.image)
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem
