@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, PngImagePlugin
 
 from playhead.errors import DataError, SampleError
 from playhead.formats.media import Media
@@ -149,6 +149,22 @@ def test_images_are_turned_upright(container: str, orientation: int) -> None:
     found = decoded(data)
     assert found.tolist() == pixels(by_pillow(data))
     assert found.shape[:2] == ((37, 23) if orientation >= 5 else (23, 37))
+
+
+def test_an_orientation_in_xmp_counts_where_exif_has_none() -> None:
+    xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+    text = PngImagePlugin.PngInfo()
+    text.add_itxt("XML:com.adobe.xmp", xmp)
+    ways: dict[str, dict[str, Any]] = {
+        "JPEG": {"xmp": xmp.encode()},
+        "WebP": {"xmp": xmp.encode()},
+        "TIFF": {"tiffinfo": {700: xmp.encode()}},
+        "PNG": {"pnginfo": text},
+    }
+    for container, how in ways.items():
+        data = encoded(picture(), container, **how)
+        assert planned_size(data) == (23, 37)
+        assert decoded(data).tolist() == pixels(by_pillow(data))
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")

@@ -18,10 +18,13 @@ from playhead.store import Buffer
 
 _BUFFER_BYTES = 1 << 14
 _LONGEST_HEADER = 1 << 26
-_LONGEST_EXIF = 1 << 20
-_ORIENTATION = 0x0112  # of EXIF
+_LONGEST_METADATA = 1 << 20
+_ORIENTATION = 0x0112  # a tag of EXIF
 _SIDEWAYS = (5, 6, 7, 8)  # orientations that swap width and height
 _TIFF_SIZE, _TIFF_TILE = (256, 257), (322, 323)
+_WEBP_METADATA = {b"EXIF": "exif", b"XMP ": "xmp"}
+_WEBP_HAS_METADATA = 0x08 | 0x04
+_MOST_CHUNKS = 1 << 14
 
 
 class _Container(NamedTuple):
@@ -129,9 +132,9 @@ def _header_by_pillow(container: str, file: BinaryIO) -> ImageHeader:
 
 
 def _orientation(image: Any) -> int:
-    """What the EXIF data of an image says; 1 where there is nothing, or nothing that can be read.
+    """What the metadata of an image says, EXIF before XMP; 1 where there is nothing, or nothing that can be read.
 
-    The method of PNG images is not called: it would decode the pixels to look for EXIF data after them.
+    The method of PNG images is not called: it would decode the pixels to look for metadata after them.
     """
     getexif = pillow("Image").Image.getexif
     try:
@@ -163,7 +166,7 @@ def _webp_header(file: BinaryIO) -> ImageHeader:
     head = file.read(30)
     if len(head) == 30 and head[12:16] == b"VP8X":
         size = 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
-        return ImageHeader(size, _webp_orientation(file) if head[20] & 8 else 1)
+        return ImageHeader(size, _webp_orientation(file) if head[20] & _WEBP_HAS_METADATA else 1)
     if len(head) == 30 and head[12:16] == b"VP8L" and head[20] == 0x2F:
         bits = int.from_bytes(head[21:25], "little")
         return ImageHeader((1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)))
@@ -174,14 +177,15 @@ def _webp_header(file: BinaryIO) -> ImageHeader:
 
 
 def _webp_orientation(file: BinaryIO) -> int:
-    """EXIF data comes after the pixels of a WebP file, which are passed over."""
+    """Metadata comes after the pixels of a WebP file, which are passed over."""
     image, place = pillow("Image").Image(), 12
     file.seek(place)
-    while len(start := file.read(8)) == 8:
-        name, size = struct.unpack("<4sI", start)
-        if name == b"EXIF":
-            image.info["exif"] = file.read(min(size, _LONGEST_EXIF))
+    for _ in range(_MOST_CHUNKS):
+        if len(start := file.read(8)) < 8:
             break
+        name, size = struct.unpack("<4sI", start)
+        if name in _WEBP_METADATA:
+            image.info[_WEBP_METADATA[name]] = file.read(min(size, _LONGEST_METADATA))
         place += 8 + size + size % 2
         file.seek(place)
     return _orientation(image)
