@@ -168,6 +168,7 @@ def wait_until(is_so: Any, seconds: float = 240) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_lhotse_and_pyarrow_read_what_the_demo_writes(recipe: Path) -> None:
     cuts = list(CutSet.from_shar(in_dir=recipe.parent / "talks"))
     assert len(cuts) == 100
