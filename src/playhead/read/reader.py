@@ -215,7 +215,7 @@ def _made_together(request: Request, source: _Source, positions: Sequence[int]) 
         return _Made([], [], None)
     try:
         raws = source.raw(_at(request.picks.row, positions))
-    except PlayheadError:
+    except (SampleError, DataError):
         return _Made([], [], None)
     return _Made(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
 
