@@ -56,7 +56,7 @@ $(VENV)/pyvenv.cfg:
 
 $(CORE): pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "Installing Playhead into $(VENV) ..."
-	@$(PIP) install -e .
+	@$(PIP) install -e '.[arrow]'
 	@touch $@
 
 # The test extra contains the core, so either order of `make demo` and `make test` installs everything once.

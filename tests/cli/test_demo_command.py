@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
+from lhotse import CutSet
 from rich.console import Console
 
 from commands import playhead
-from playhead.cli import demo_crash, demo_ranks, demo_story
+from playhead.cli import demo_crash, demo_data, demo_ranks, demo_story
 from playhead.cli.demo_data import make_data
 from playhead.cli.demo_rank import RankJob
 from playhead.errors import WorkerError
 from playhead.feed.state import Saved, _checksum
+from playhead.formats.registry import format_of
 from playhead.prepare import prepare
+from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
 
 
@@ -162,3 +166,28 @@ def wait_until(is_so: Any, seconds: float = 240) -> None:
     while not is_so():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_lhotse_and_pyarrow_read_what_the_demo_writes(recipe: Path) -> None:
+    cuts = list(CutSet.from_shar(in_dir=recipe.parent / "talks"))
+    assert len(cuts) == 100
+    assert all(cut.load_audio().shape == (1, round(cut.duration * cut.sampling_rate)) for cut in cuts)
+    assert pq.read_table(recipe.parent / "chats.parquet").num_rows == 3000
+    formats = {leaf.source.name: format_of(leaf.source, leaf.path).name for leaf in leaves(Recipe.load(recipe))}
+    assert formats == {
+        "calls": "webdataset",
+        "talks": "lhotse_shar",
+        "books": "jsonl",
+        "chats": "parquet",
+        "dev": "jsonl",
+    }
+
+
+def test_without_pyarrow_the_demo_has_json_lines_instead_of_parquet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_data, "find_spec", lambda _: None)
+    found = Recipe.load(make_data(tmp_path))
+    assert [leaf.source.path for leaf in leaves(found) if leaf.source.name == "chats"] == [[f"{tmp_path}/chats.jsonl"]]
+    prepare(found, workers=1)

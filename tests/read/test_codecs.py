@@ -182,6 +182,7 @@ def test_without_miniaudio_soundfile_decodes_and_without_both_the_extra_is_named
     imported = codecs._module
     monkeypatch.setattr(codecs, "_module", lambda name: None if name == "miniaudio" else imported(name))
     np.testing.assert_array_equal(decoded(Media("audio", data))[0], by_soundfile(data))
+    monkeypatch.setattr(codecs, "find_spec", lambda _: None)
     assert codecs.decoders()["flac"] == "soundfile"
     monkeypatch.setattr(codecs, "_module", lambda _: None)
     with pytest.raises(RecipeError, match="needs the package soundfile") as caught:

@@ -122,6 +122,12 @@ deliveries = st.fixed_dictionaries(
 )
 
 
+def _names_augments(values: Any) -> bool:
+    if isinstance(values, dict):
+        return "augment" in values or any(map(_names_augments, values.values()))
+    return isinstance(values, list) and any(map(_names_augments, values))
+
+
 @st.composite
 def recipes(draw: st.DrawFn) -> dict[str, Any]:
     ending = draw(st.sampled_from([{}, {"epochs": 2}, {"exhaustion": "drop"}, {"exhaustion": "stop_first"}]))
@@ -143,6 +149,8 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     batched = [found["batching"], *(chosen["batching"] for chosen in found.get("evaluation", {}).values())]
     if any(chosen["type"] == "pack" for chosen in batched):
         found.pop("pad_to", None)  # packs are filled up to their own length
+    if found.get("media") is False and _names_augments(found):  # nothing is decoded that could be augmented
+        del found["media"]
     if found.get("collate", "pad") != "pad":
         for key in ("dtypes", "masks"):  # only padding makes arrays
             found.pop(key, None)

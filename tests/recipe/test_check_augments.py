@@ -40,7 +40,7 @@ BAD = {
     "too loud": (augmented({**GAIN, "decibels": [0, 500]}), "augment[0].decibels: is beyond what audio"),
     "no factors": (augmented({**SPEED, "factors": []}), "augment[0].factors: there are none"),
     "a factor of nothing": (augmented({**SPEED, "factors": [1, 0]}), "augment[0].factors[1]: is not what is expected"),
-    "a factor far too fast": (augmented({**SPEED, "factors": [50]}), "augment[0].factors[0]: is no factor of speed"),
+    "a factor far too fast": (augmented({**SPEED, "factors": [50]}), "augment[0].factors[0]: is not a factor of speed"),
     "no seconds": (augmented({**CROP, "seconds": 0}), "augment[0].seconds: is not what is expected"),
     "days of silence": (augmented({**PAD, "seconds": 1e6}), "augment[0].seconds: is too long"),
     "a chance above 1": (augmented({**PAD, "probability": 1.5}), "augment[0].probability: is not what is expected"),

@@ -13,7 +13,7 @@ def demo(
         "playhead-demo"
     ),
 ) -> None:
-    """Make three small sources, prepare and plan them; kill two ranks, resume on four, and compare every batch.
+    """Make four small sources, prepare and plan them; kill two ranks, resume on four, and compare every batch.
 
     Exits with 1 if anything differs from a run that was left alone.
     """

@@ -16,16 +16,15 @@ from playhead.errors import PlayheadError, RecipeError, SampleError
 from playhead.feed.collate import Collation, Empty, Payload, packed, padded
 from playhead.feed.describe import Streams, describe
 from playhead.feed.named_fields import check_named_fields
+from playhead.feed.payload import payload_fingerprint
 from playhead.feed.tasks import Work
-from playhead.fingerprint import digest
 from playhead.formats.rows import Sample
-from playhead.index.layout import tokens_by_digest
 from playhead.index.table import open_tables
 from playhead.read import Incident, Reader, Request
-from playhead.read.codecs import decoders
 from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
-from playhead.recipe.values import LENGTH_TOLERANCE_SECONDS, AudioOptions, ImageOptions, Recipe
+from playhead.recipe.tree import noises_of
+from playhead.recipe.values import Recipe
 from playhead.resolve.resolve import leaves_by_stream
 from playhead.store import Files
 
@@ -52,35 +51,9 @@ class Blueprint:
 
     def fingerprint(self) -> str:
         """What decides the contents of batches beyond the plan."""
-        recipe = self.recipe
+        leaves = [leaf for found in leaves_by_stream(self.recipe, self.split) for leaf in found]
         given = [None if function is None else name_of(function) for function in (self.map, self.collate)]
-        maps = [[leaf.source.map for leaf in leaves] for leaves in leaves_by_stream(recipe, self.split)]
-        options = [recipe.map, recipe.collate, recipe.decode, recipe.fields, recipe.sequence, recipe.sequence_rate]
-        padding = [recipe.pad_to, recipe.pad_batch, recipe.pad_values, recipe.on_length_mismatch]
-        decided = [given, maps, options, padding, recipe.dtypes]
-        read = [leaf.source.options for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
-        if recipe.media is not True or any(read):
-            decided.append([recipe.media, read])
-        audio = [
-            recipe.audio,
-            *[leaf.source.audio for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves],
-        ]
-        if any(how not in (None, AudioOptions()) for how in audio):
-            decided.append([audio, decoders()])
-        images = [
-            recipe.image,
-            *[leaf.source.image for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves],
-        ]
-        if any(how not in (None, ImageOptions()) for how in images):
-            decided.append({"images": images, "decoders": decoders()})
-        tokens = [tokens_by_digest(recipe, leaf) for leaves in leaves_by_stream(recipe, self.split) for leaf in leaves]
-        if any(tokens):
-            decided.append({"tokens": tokens})
-        if recipe.masks != "always":
-            decided.append({"masks": recipe.masks})
-        if recipe.length_tolerance != LENGTH_TOLERANCE_SECONDS:
-            decided.append({"length_tolerance": recipe.length_tolerance})
-        return digest(decided)[:16]
+        return payload_fingerprint(self.recipe, leaves, given)
 
     def check_picklable(self) -> None:
         """Refuse a function that cannot travel, before any worker starts."""
@@ -105,10 +78,16 @@ class Producer:
         if blueprint.collate is not None:  # a function given replaces the recipe's
             recipe = msgspec.structs.replace(recipe, collate=name_of(blueprint.collate))
         streams = leaves_by_stream(recipe, blueprint.split)
-        tables = open_tables({leaf.path: leaf for leaves in streams for leaf in leaves}.values(), recipe)
+        noises = noises_of(recipe, [leaf for leaves in streams for leaf in leaves])
+        tables = open_tables({leaf.path: leaf for leaves in [*streams, noises] for leaf in leaves}.values(), recipe)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
         self._reader = Reader(
-            recipe, self._streams, blueprint.map, blueprint.files, stored_arrays=recipe.collate == "pad"
+            recipe,
+            self._streams,
+            blueprint.map,
+            blueprint.files,
+            noises=[(leaf, tables[leaf.path]) for leaf in noises],
+            stored_arrays=recipe.collate == "pad",
         )
         self._how = Collation(
             None if recipe.fields is None else tuple(recipe.fields),

@@ -51,8 +51,8 @@ class RowReader(Protocol):
     """Reads rows of a source. It may keep footers, blocks and handles for the life of a process.
 
     One whose samples hold no `Media` value says so by `has_media = False`, which saves looking for them; it is asked
-    after every read. One that can leave bytes unread has `read_heads` too: the same samples, in which an `Extent` may
-    stand for bytes.
+    after every read; one whose samples may hold a `Choice` says `has_choices = True`. One that can leave bytes unread
+    has `read_heads` too: the same samples, in which an `Extent` may stand for bytes.
     """
 
     def read(self, rows: Rows) -> Iterable[Sample]:

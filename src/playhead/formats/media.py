@@ -11,6 +11,27 @@ from playhead.store import Extent
 MediaKind = Literal["audio", "image"]
 
 
+_ROUNDING_NOISE = 1e-6  # of a frame: 0.29 s at 100 Hz are 28.999999999999996 frames
+
+
+class MediaCrop(Struct, frozen=True):
+    """A stretch of `seconds` at most, whose place is a number from 0 (at the beginning) to 1."""
+
+    seconds: float
+    at: float = 0.0
+
+    def num_frames(self, rate: int) -> int:
+        return max(1, int(self.seconds * rate + _ROUNDING_NOISE))
+
+    def frames(self, first: int, end: int, rate: int) -> tuple[int, int]:
+        """The frames that are kept of those from `first` to `end`."""
+        spare = end - first - self.num_frames(rate)
+        if spare <= 0:
+            return first, end
+        begin = first + min(int(self.at * (spare + 1)), spare)
+        return begin, begin + self.num_frames(rate)
+
+
 class Media(Struct, frozen=True):
     """A recording or image that a row holds (`data`, which may not be read yet) or names (`path`: a path or URL).
 
@@ -19,7 +40,8 @@ class Media(Struct, frozen=True):
     `base` is the directory of the file that names it, local or a URL: relative paths begin there.
     Of a recording, `offset` and `duration` are the segment that is wanted, in seconds; without a duration it goes to
     the end. It may end `slack` seconds past the end of the recording, and then ends with it: manifests round.
-    `channels` are those of the recording that are wanted, counted from 0; None: all.
+    `channels` are those of the recording that are wanted, counted from 0; None: all. A `crop` keeps a part of the
+    segment.
     """
 
     kind: MediaKind
@@ -30,3 +52,4 @@ class Media(Struct, frozen=True):
     base: str | None = None
     slack: float = 0.001
     channels: tuple[int, ...] | None = None
+    crop: MediaCrop | None = None

@@ -16,11 +16,10 @@ from playhead.formats.jsonl import LineKind, LineRow, read_objects, row_object, 
 from playhead.formats.lines import Lines, num_newlines, read_lines
 from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register
-from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.rows import Choice, Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Length, Source
-from playhead.seeds import key
 from playhead.store import File, Files, list_files, open_file
 from playhead.types import Array, BoolArray, IntArray
 
@@ -184,24 +183,23 @@ class _NemoReader:
     def __init__(self, source: Source, files: Files) -> None:
         self._source, self._files = source, files
         self._extra = options_of(NemoOptions, source.options).extra_fields
+        self.has_choices = any(each.type == "text_sample" for each in self._extra)
 
     def read(self, rows: Rows) -> Iterable[Sample]:
         samples = read_objects(rows, TRACK)
         for i, sample in enumerate(samples):
             sample[AUDIO] = _named_audio(rows, i, sample)
         for each in self._extra:
-            texts = self._drawn(each, rows) if each.type == "text_sample" else _texts(rows, f"{_EXTRA}{each.name}")
+            if each.type == "text_sample":
+                texts: Iterable[Any] = [self._choices[each.name]] * len(samples)
+            else:
+                texts = _texts(rows, f"{_EXTRA}{each.name}")
             for sample, text in zip(samples, texts, strict=True):
                 sample[each.name] = text
         return samples
 
-    def _drawn(self, extra: ExtraField, rows: Rows) -> Iterable[str]:
-        lines = self._lines[extra.name]
-        for shard, number in zip(rows.shards, rows.numbers.tolist(), strict=True):
-            yield lines[key(self._source.name, extra.name, shard.name, number) % len(lines)]
-
     @cached_property
-    def _lines(self) -> dict[str, list[str]]:
+    def _choices(self) -> dict[str, Choice]:
         """The lines of the files that texts are drawn from, which are read whole."""
         found = {}
         for each in self._extra:
@@ -211,7 +209,7 @@ class _NemoReader:
                 lines = [_decoded(line, path, i) for i, line in enumerate(data.splitlines()) if line.strip()]
                 if not lines:
                     raise DataError(f"{path}: has no lines to draw from", fix="add some, or remove the field")
-                found[each.name] = lines
+                found[each.name] = Choice(lines)
         return found
 
 

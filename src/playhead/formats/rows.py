@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from playhead.store import Buffer, Extent, File, Files, Ranges, Stamp, is_url
 from playhead.types import IntArray, UIntArray
 
@@ -78,6 +80,12 @@ class Fetch:
             for i, data in zip(wanted, self.files.read(path, self.stamps[path], part), strict=True):
                 found[i] = data
         return found
+
+
+class Choice(Struct, frozen=True):
+    """A value of a sample that is one of several, drawn by the sample's own key when the sample is made."""
+
+    options: Sequence[Any]
 
 
 class Block(NamedTuple):

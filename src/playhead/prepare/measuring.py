@@ -18,8 +18,10 @@ from playhead.read.generator import SampleGenerator
 from playhead.read.headers import UndecodedRow
 from playhead.read.length import actual_length
 from playhead.read.mapping import takes_generator
+from playhead.read.row_decoder import RowDecoder
 from playhead.read.samples import SampleMaker, map_function
-from playhead.recipe.tree import Leaf
+from playhead.recipe.augment_lengths import changed_milliseconds
+from playhead.recipe.tree import Leaf, length_changes
 from playhead.recipe.units import LARGEST_LENGTH
 from playhead.recipe.values import Recipe
 from playhead.store import Files
@@ -53,15 +55,15 @@ class HeaderMeter:
 
     def lengths(self, stretch: Stretch) -> list[int]:
         """The length of each row; one that has none raises with its row and place."""
-        maker = SampleMaker(self.recipe, self.leaf, self.files)
+        decoder = RowDecoder(self.recipe, self.leaf, self.files)
         fetch = stretch.fetch(self.files)
         assert self.spec.length is not None
         counted = RowLengths(self.spec.length, self.spec.audio_changes)
         for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):
             rows = stretch.rows(low, high, fetch)
-            for i, sample in enumerate(maker.undecoded(maker.raw(rows))):
+            for i, sample in enumerate(decoder.undecoded(decoder.raw(rows))):
                 try:
-                    counted.add(UndecodedRow(sample, self.files, maker.rules, maker.image))
+                    counted.add(UndecodedRow(sample, self.files, decoder.rules, decoder.image))
                 except (SampleError, DataError) as error:
                     name = f'source "{self.leaf.source.name}", raw row {stretch.raw_row + low + i:,}'
                     error.at_row(name, rows.place(i))
@@ -109,7 +111,10 @@ class LengthMeter:
         return lengths
 
     def _length(self, sample: Sample) -> int:
+        """Augmentations are not run: what they may change is added to what was measured."""
         length = actual_length(sample, self.recipe, self.leaf)
+        if length is not None and self.leaf.unit == "seconds":
+            length = changed_milliseconds(length, length_changes(self.recipe, self.leaf))
         if length is None or length > LARGEST_LENGTH:
             assert self.recipe.sequence is not None, "the recipe check requires one"
             raise _unmeasurable(sample, self.recipe.sequence, length)

@@ -20,7 +20,7 @@ from playhead.errors import DataError, PrepareError
 from playhead.fingerprint import digest
 from playhead.formats.contract import Chunk, Divisible, Format, ScanLimits, Section
 from playhead.formats.rows import Shard
-from playhead.formats.schema import LENGTHS, Track, schema_of, tracks_in
+from playhead.formats.schema import LENGTHS, ArrayType, Track, schema_of, tracks_in
 from playhead.formats.spec import Spec
 from playhead.index.layout import FileEntry, files_now
 from playhead.recipe.units import UNKNOWN_LENGTH
@@ -107,13 +107,16 @@ class PartWriter:
         self.num_rows = 0
         self._num_bytes = self._num_files = self._num_skipped = self._num_unknown = 0
         self._sizes: dict[str, int] = {}
+        self._schema: dict[str, ArrayType] = {}
 
     def add(self, chunk: Chunk) -> None:
         if not self._sizes:
             self._tracks = tracks_in(chunk.arrays, self._roles)
-            self._sizes = dict.fromkeys(schema_of(self._job.spec, self._tracks), 0)
+            self._schema = schema_of(self._job.spec, self._tracks)
+            self._sizes = dict.fromkeys(self._schema, 0)
         if chunk.arrays.keys() != self._sizes.keys():
             raise self._other_arrays(chunk)
+        self._check_types(chunk)
         self._check_ends(chunk)
         for name, values in chunk.arrays.items():
             self._sizes[name] += len(values)
@@ -140,6 +143,25 @@ class PartWriter:
         with replacing(path) as file:
             np.savez(file, **(arrays | more))  # type: ignore[arg-type]
         self._chunks, self._num_bytes = [], 0
+
+    def _check_types(self, chunk: Chunk) -> None:
+        """Refuse arrays that a format made of other types or sizes: casting would change numbers silently."""
+        for name, wanted in self._schema.items():
+            values = chunk.arrays[name]
+            if values.dtype != np.dtype(wanted.dtype) or values.ndim != 1:
+                raise DataError(
+                    f"{self._job.shard.name}: the format made an array of another type: {name}",
+                    found=f"dtype {values.dtype}, {values.ndim} axes",
+                    expected=f"dtype {np.dtype(wanted.dtype)}, 1 axis",
+                    fix="correct the format's scan",
+                )
+            if wanted.per == "row" and len(values) != chunk.num_rows:
+                raise DataError(
+                    f"{self._job.shard.name}: the format made an array of another size: {name}",
+                    found=f"{len(values):,} entries",
+                    expected=f"{chunk.num_rows:,}, one for each row of the chunk",
+                    fix="correct the format's scan",
+                )
 
     def _check_ends(self, chunk: Chunk) -> None:
         """Refuse rows that end after their file does: a manifest of a file that was cut short."""

@@ -15,7 +15,7 @@ from playhead.prepare.merge import ShardPiece, chunks_of
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
 from playhead.prepare.stretches import Stretch, batches, cut
-from playhead.read.samples import read_rows
+from playhead.read.row_decoder import read_rows
 from playhead.recipe.values import Source
 from playhead.store import Files
 

@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from playhead.errors import RecipeError, SampleError
+from playhead.formats.media import MediaCrop
+from playhead.formats.rows import Sample
 from playhead.read.stored import StoredArray
 from playhead.recipe.values import AudioOptions
 from playhead.types import Array
 
 _INT16 = np.dtype("<i2")
 _FULL = np.float32(1 << 15)
+
+
+class Audio(NamedTuple):
+    """Audio of float32, of shape (samples,) or (samples, channels); `was_int16` says that it was delivered as that."""
+
+    samples: Array
+    rate: int
+    was_int16: bool = False
+
+    def at_rate(self, rate: int) -> Audio:
+        return self if rate == self.rate else Audio(_resampled(self.samples, self.rate, rate), rate, self.was_int16)
+
+    def cropped(self, crop: MediaCrop) -> Audio:
+        first, end = crop.frames(0, len(self.samples), self.rate)
+        return Audio(self.samples[first:end], self.rate, self.was_int16)
+
+
+def audio_in(sample: Sample, field: str) -> Audio:
+    """The decoded audio in a field; a sample without it is a SampleError."""
+    found, rate = sample.get(field), sample.get(f"{field}_rate")
+    if not isinstance(found, np.ndarray | StoredArray) or not isinstance(rate, int):
+        raise SampleError(
+            f'field "{field}" holds no decoded audio to augment',
+            found=f"fields: {', '.join(map(str, sample)) or 'none'}",
+            expected=f'audio in "{field}", and its rate in "{field}_rate"',
+            fix="name the field that holds audio with `field`, or say `augment: []` for the source",
+        )
+    samples = np.asarray(found)
+    if samples.dtype == np.int16:
+        return Audio(samples.astype(np.float32) / _FULL, rate, True)
+    return Audio(samples.astype(np.float32, copy=False), rate)
 
 
 def as_wanted(path: str, samples: Array | StoredArray, rate: int, how: AudioOptions) -> tuple[Any, int]:
@@ -24,7 +57,7 @@ def as_wanted(path: str, samples: Array | StoredArray, rate: int, how: AudioOpti
     if wanted_rate != rate:
         samples = _resampled(np.asarray(samples), rate, wanted_rate)
     if how.dtype == "int16":
-        samples = _int16(samples)
+        samples = as_int16(samples)
     return samples, wanted_rate
 
 
@@ -65,7 +98,8 @@ def _resampled(samples: Array, rate: int, wanted: int) -> Array:
     return found
 
 
-def _int16(samples: Array | StoredArray) -> Array | StoredArray:
+def as_int16(samples: Array | StoredArray) -> Array | StoredArray:
+    """Fractions from -1 to 1 as 16 bits; what is beyond is cut off."""
     if isinstance(samples, StoredArray):
         if samples.stored == _INT16:
             return StoredArray(samples.data, samples.stored, samples.shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -226,8 +227,8 @@ class MediaStream(io.RawIOBase):
 
 
 def decoders() -> dict[str, str]:
-    """What decodes, by container: it may decide the last bits of samples."""
-    own = "soundfile" if _module("miniaudio") is None else "miniaudio"
+    """What decodes, by container: it may decide the last bits of samples. Nothing is imported for it."""
+    own = "soundfile" if find_spec("miniaudio") is None else "miniaudio"
     return {"flac": own, "mp3": own, "other": "soundfile", "rate": "soxr", "image": "Pillow"}
 
 

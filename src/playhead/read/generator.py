@@ -20,6 +20,14 @@ class SampleGenerator(Struct):
     _row: int
     _generator: np.random.Generator | None = None
 
+    def keyed(self, source_key: int) -> SampleGenerator:
+        """The generator of the same sample for another purpose."""
+        return SampleGenerator(source_key, self._epoch, self._row)
+
+    def choose(self, name: str, count: int) -> int:
+        """A number below `count`, by the sample's key and a name alone."""
+        return extend(self._source_key, name, self._epoch, self._row) % count
+
     @property
     def generator(self) -> np.random.Generator:
         """The numpy Generator itself, for code that insists on one."""

@@ -9,8 +9,10 @@ import numpy as np
 from playhead.errors import SampleError
 from playhead.formats.rows import Sample
 from playhead.index.table import Table
-from playhead.recipe.tree import Leaf
-from playhead.recipe.units import ceil_div, readable
+from playhead.recipe.augment_lengths import changed_milliseconds, may_be_shorter
+from playhead.recipe.augments import Augment, Speed
+from playhead.recipe.tree import Leaf, length_changes
+from playhead.recipe.units import LARGEST_LENGTH, ceil_div, readable
 from playhead.recipe.values import Pack, Recipe
 
 
@@ -31,6 +33,8 @@ def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table
         raise _without_length(sample, planned, recipe, leaf)
     found = actual_length(sample, recipe, leaf)
     if found is None or not is_compared(recipe, leaf) or found == planned or (planned == 1 and found == 0):
+        return sample
+    if found < planned and _shorter_passes(recipe, leaf):
         return sample
     if abs(found - planned) <= _tolerance(recipe, leaf):
         return sample if found < planned else truncated(sample, recipe, leaf, planned)
@@ -59,14 +63,25 @@ def all_as_planned(samples: list[Sample], planned: list[int], recipe: Recipe, le
         return None not in sizes
     if leaf.unit == "seconds":
         found = [_in_milliseconds(size, recipe) for size in sizes if size is not None]
-        tolerance = _tolerance(recipe, leaf)
+        tolerance = LARGEST_LENGTH if _shorter_passes(recipe, leaf) else _tolerance(recipe, leaf)
         return all(0 <= wanted - size <= tolerance for size, wanted in zip(found, planned, strict=True))
     return sizes == planned
 
 
 def _tolerance(recipe: Recipe, leaf: Leaf) -> int:
-    """How far a length may be from the plan: milliseconds, of lengths in seconds."""
-    return round(recipe.length_tolerance * 1000) if leaf.unit == "seconds" else 0
+    """How far a length may be from the plan: milliseconds, of lengths in seconds. Slower audio is off by more."""
+    if leaf.unit != "seconds":
+        return 0
+    return changed_milliseconds(round(recipe.length_tolerance * 1000), _speeds(recipe, leaf))
+
+
+def _speeds(recipe: Recipe, leaf: Leaf) -> list[Augment]:
+    return [augment for augment in length_changes(recipe, leaf) if isinstance(augment, Speed)]
+
+
+def _shorter_passes(recipe: Recipe, leaf: Leaf) -> bool:
+    """Whether augmentations may make samples shorter than the plan expects."""
+    return leaf.unit == "seconds" and may_be_shorter(length_changes(recipe, leaf))
 
 
 def is_compared(recipe: Recipe, leaf: Leaf) -> bool:

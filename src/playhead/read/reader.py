@@ -15,11 +15,14 @@ from playhead.errors import DataError, PlayheadError, SampleError
 from playhead.formats.rows import Fetch, Sample
 from playhead.index.table import Table
 from playhead.order.picks import Picks
+from playhead.read.augment import Augmenter
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import LengthError, all_as_planned, check_length, cut
+from playhead.read.noises import NoiseSource
+from playhead.read.row_decoder import RowDecoder
 from playhead.read.samples import SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
-from playhead.recipe.tree import Leaf, sample_key
+from playhead.recipe.tree import Leaf, augment_keys, augments_of, sample_key
 from playhead.recipe.values import Recipe
 from playhead.store import Files, all_files, with_views
 from playhead.types import IntArray
@@ -69,35 +72,35 @@ class _Made(NamedTuple):
 class Reader:
     """Reads requests. It keeps files open and remembers nothing: what it gives depends on the request alone.
 
-    `streams` are the sources of each sub-stream in the plan's order. `stored_arrays` lets samples that no map has seen
-    hold arrays which are not read yet.
+    `streams` are the sources of each sub-stream in the plan's order, `noises` those that augmentations draw on.
+    `stored_arrays` lets samples that no map has seen hold arrays which are not read yet.
     """
 
     def __init__(
         self,
         recipe: Recipe,
-        streams: list[list[tuple[Leaf, Table]]],
+        streams: Sequence[Sequence[tuple[Leaf, Table]]],
         map_function: Callable[..., Any] | None = None,
         files: Files | None = None,
         *,
+        noises: Sequence[tuple[Leaf, Table]] = (),
         stored_arrays: bool = False,
     ) -> None:
         self._recipe = recipe
         cache_dir = recipe.cache_dir
         files = all_files(cache_dir, "refuse") if files is None else with_views(files, cache_dir, "refuse")
-        self._streams = [
-            [
-                _Source(
-                    leaf,
-                    table,
-                    SampleMaker(recipe, leaf, files, map_function, stored_arrays=stored_arrays),
-                    Fetch(files, table.index.stamps),
-                    sample_key(recipe, leaf),
-                )
-                for leaf, table in found
-            ]
-            for found in streams
-        ]
+        opened = {
+            leaf.source.name: NoiseSource(table, RowDecoder(recipe, leaf, files), Fetch(files, table.index.stamps))
+            for leaf, table in noises
+        }
+
+        def source(leaf: Leaf, table: Table) -> _Source:
+            augments = augments_of(recipe, leaf)
+            augmenter = Augmenter(augments, augment_keys(recipe, leaf), opened) if augments else None
+            maker = SampleMaker(recipe, leaf, files, map_function, stored_arrays=stored_arrays, augmenter=augmenter)
+            return _Source(leaf, table, maker, Fetch(files, table.index.stamps), sample_key(recipe, leaf))
+
+        self._streams = [[source(*found) for found in stream] for stream in streams]
 
     def read(self, request: Request) -> tuple[list[Sample | None], list[Incident]]:
         """The samples in order (None: an empty slot), and what was replaced on the way."""
@@ -212,7 +215,7 @@ def _made_together(request: Request, source: _Source, positions: Sequence[int]) 
         return _Made([], [], None)
     try:
         raws = source.raw(_at(request.picks.row, positions))
-    except PlayheadError:
+    except (SampleError, DataError):
         return _Made([], [], None)
     return _Made(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
 

@@ -123,6 +123,8 @@ def open_recording(source: Readable) -> Recording:
 def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
     """The frames of a segment that keeps the limits."""
     first, end = segment_frames(path, recording, media.offset, media.duration, media.slack)
+    if media.crop is not None:
+        first, end = media.crop.frames(first, end, recording.rate)
     seconds = (end - first) / recording.rate
     if seconds > rules.max_seconds:
         raise too_large(path, f"{seconds:,.3f} s", f"{rules.max_seconds:,.3f} s at most", "max_seconds")

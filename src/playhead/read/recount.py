@@ -60,7 +60,9 @@ class Recount:
         return done, lengths.take().tolist(), problem
 
     def mismatch(self, counted: int, planned: int) -> LengthError | None:
-        """What is wrong with a sample of this length; None where it passes."""
+        """What is wrong with a sample of this length; None where it passes. An empty one is planned as of length 1."""
+        if (counted, planned) == (0, 1):
+            return None
         if counted <= planned and (self.shorter_passes or planned - counted <= self.tolerance):
             return None
         return LengthError(

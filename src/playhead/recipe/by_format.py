@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from playhead.recipe.tree import leaves, with_sources
+from playhead.recipe.tree import NOISES, leaves, with_sources
 from playhead.recipe.values import Length, Recipe, Source
 
 _REGISTRY = "playhead.formats.registry"
 
 
 def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
-    """The recipe in which a source that says no length has the one that its format gives, if any.
+    """The recipe in which a source that says no length has the one that its format gives, if any. Noises need none.
 
     Where all formats agree on the field that lengths count, it is the `sequence` unless one is `given`; that of audio
     has the rate that audio is resampled to.
@@ -46,9 +46,9 @@ def path_options(source: Source) -> list[str]:
     return [] if registered is None else [name for name in registered.path_options if name in source.options]
 
 
-def _with_length(source: Source, _path: str) -> Source:
+def _with_length(source: Source, path: str) -> Source:
     registered = _registered(source)
-    if registered is None or registered.default_length is None:
+    if registered is None or registered.default_length is None or path.startswith(NOISES):
         return source
     if source.length is None:
         return msgspec.structs.replace(source, length=registered.default_length)

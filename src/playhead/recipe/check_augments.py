@@ -17,8 +17,14 @@ MOST_SECONDS = 86_400.0
 
 
 def check_augments(recipe: Recipe) -> None:
-    """Refuse augmentations whose numbers, sources or lengths cannot be."""
+    """Refuse augmentations with impossible numbers, sources or lengths."""
     _check_noises(recipe)
+    if recipe.media is False and any(augments_of(recipe, leaf) for leaf in leaves(recipe)):
+        raise RecipeError(
+            "augment: there is no decoded audio to augment",
+            found="`media: false`",
+            fix="remove `media: false`, or `augment`",
+        )
     _check_list(recipe.augment, "augment", recipe)
     for leaf in leaves(recipe):
         _check_list(leaf.source.augment or (), f"{leaf.path}.augment", recipe)
@@ -85,7 +91,7 @@ def _check_factors(factors: list[float], where: str) -> None:
     for i, factor in enumerate(factors):
         if not SLOWEST <= factor <= FASTEST:
             raise RecipeError(
-                f"{where}[{i}]: is no factor of speed",
+                f"{where}[{i}]: is not a factor of speed",
                 found=f"{factor:g}",
                 expected=f"{SLOWEST:g} to {FASTEST:g}; above 1 is faster",
             )

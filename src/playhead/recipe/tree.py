@@ -6,19 +6,20 @@ every source as a `Leaf` with its path in the recipe, so that errors can name it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
 from playhead.errors import RecipeError
 from playhead.recipe.augment_lengths import changes_length
-from playhead.recipe.augments import Augment, kind_of
+from playhead.recipe.augments import Augment, Noise, kind_of
 from playhead.recipe.units import in_units, length_limit
 from playhead.recipe.values import Batching, Bucket, Evaluation, Fixed, Group, Recipe, Source, Tokenize, Unit, WeightsIn
 from playhead.seeds import key
 
 MAIN = "main"
+NOISES = "noises"
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,15 @@ def leaves(recipe: Recipe) -> tuple[Leaf, ...]:
 def noise_leaves(recipe: Recipe) -> tuple[Leaf, ...]:
     """The sources that augmentations draw on. They are in no stream, so any batching will do."""
     return tuple(
-        Leaf(f"noises[{i}]", source, Fixed(size=1), "noises", is_noise=True) for i, source in enumerate(recipe.noises)
+        Leaf(f"{NOISES}[{i}]", source, Fixed(size=1), NOISES, is_noise=True) for i, source in enumerate(recipe.noises)
     )
+
+
+def noises_of(recipe: Recipe, sources: Iterable[Leaf]) -> list[Leaf]:
+    """The sources of noise that augmentations of some sources draw on."""
+    augments = [augment for leaf in sources for augment in augments_of(recipe, leaf)]
+    names = {augment.source for augment in augments if isinstance(augment, Noise)}
+    return [leaf for leaf in noise_leaves(recipe) if leaf.source.name in names]
 
 
 def with_sources(recipe: Recipe, change: Callable[[Source, str], Source]) -> Recipe:
@@ -173,7 +181,7 @@ def with_sources(recipe: Recipe, change: Callable[[Source, str], Source]) -> Rec
         recipe,
         sources=[changed(entry, f"sources[{i}]") for i, entry in enumerate(recipe.sources)],
         evaluation={name: changed_set(chosen, f"evaluation.{name}") for name, chosen in recipe.evaluation.items()},
-        noises=[change(source, f"noises[{i}]") for i, source in enumerate(recipe.noises)],
+        noises=[change(source, f"{NOISES}[{i}]") for i, source in enumerate(recipe.noises)],
     )
 
 

@@ -14,7 +14,7 @@ from playhead.formats.rows import Fetch, Sample
 from playhead.index.layout import Layout, layout_of
 from playhead.index.opened import Index, open_index
 from playhead.prepare import prepare
-from playhead.read.samples import read_rows
+from playhead.read.row_decoder import read_rows
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
 from playhead.store import all_files

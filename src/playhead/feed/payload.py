@@ -1,0 +1,42 @@
+"""The fingerprint of what decides the contents of batches beyond the plan: a change of it is a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from playhead.fingerprint import digest
+from playhead.index.layout import tokens_by_digest
+from playhead.read.codecs import decoders
+from playhead.recipe.plain import to_plain
+from playhead.recipe.tree import Leaf, noises_of
+from playhead.recipe.values import Recipe
+
+_OF_RECIPE = (
+    *("map", "collate", "decode", "media", "audio", "image", "augment", "fields", "sequence", "sequence_rate"),
+    *("pad_to", "pad_batch", "pad_values", "masks", "dtypes", "on_length_mismatch", "length_tolerance"),
+)
+_OF_SOURCE = ["map", "audio", "image", "augment", "options"]
+_OF_NOISE = ["audio", "options"]
+
+
+def payload_fingerprint(recipe: Recipe, leaves: Sequence[Leaf], functions: Sequence[str | None]) -> str:
+    """`functions` are the names of those given in place of the recipe's map and collate.
+
+    Only what is not a default is in it, so that new options leave it as it was.
+    """
+    decided: dict[str, Any] = {
+        "functions": functions,
+        "recipe": _said(recipe, _OF_RECIPE),
+        "sources": [_said(leaf.source, _OF_SOURCE) for leaf in leaves],
+        "noises": [[leaf.source.name, _said(leaf.source, _OF_NOISE)] for leaf in noises_of(recipe, leaves)],
+        "tokens": [tokens_by_digest(recipe, leaf) for leaf in leaves],
+    }
+    if recipe.media is not False:
+        decided["decoders"] = decoders()
+    return digest(decided)[:16]
+
+
+def _said(value: Any, names: Sequence[str]) -> dict[str, Any]:
+    found = to_plain(value)
+    return {name: found[name] for name in names if name in found}

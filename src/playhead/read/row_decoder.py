@@ -1,0 +1,82 @@
+"""The rows of one source, read and decoded: members by their extension, media by their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from playhead.errors import DataError, SampleError
+from playhead.formats.registry import format_of
+from playhead.formats.rows import Rows, Sample
+from playhead.read.decode import decoded_until, with_media
+from playhead.read.media import decode_media
+from playhead.read.media_rules import media_rules
+from playhead.recipe.tree import Leaf
+from playhead.recipe.values import Recipe
+from playhead.store import Files
+
+
+class RowDecoder:
+    """Reads and decodes the rows of one source, in one process."""
+
+    def __init__(self, recipe: Recipe, leaf: Leaf, files: Files) -> None:
+        found = format_of(leaf.source, leaf.path)
+        self._reader = found.format.open(leaf.source, files)
+        self._files = files
+        self._raw_members = found.raw_members
+        self._decodes = recipe.decode and found.raw_members
+        self.rules = media_rules(leaf.source.path, recipe.media)
+        self._media = self.rules if recipe.media is not False else None
+        self._takes_extents = self._decodes if found.raw_members else self._media is not None
+        self._audio = leaf.source.audio or recipe.audio
+        self.image = leaf.source.image or recipe.image
+
+    @property
+    def may_hold_media(self) -> bool:
+        """Whether samples may hold media; asked after every read."""
+        return self._decodes or getattr(self._reader, "has_media", True)
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether samples may hold a `Choice`."""
+        return getattr(self._reader, "has_choices", False)
+
+    def raw(self, rows: Rows) -> list[Sample]:
+        """The samples as they are in their files; where they are decoded, an Extent may stand for bytes."""
+        heads = getattr(self._reader, "read_heads", None) if self._takes_extents else None
+        return read_rows(self._reader.read if heads is None else heads, rows)
+
+    def with_media(self, raws: list[Sample]) -> list[Sample]:
+        """The samples with their media as `Media` values, before anything is decoded."""
+        return with_media(raws) if self._decodes and self._media is not None else raws
+
+    def undecoded(self, raws: list[Sample]) -> list[Sample]:
+        """The samples with their media as `Media` values, and every other member decoded."""
+        if not self._raw_members:
+            return raws
+        samples, problem = decoded_until(with_media(raws))
+        if problem is not None:
+            raise problem
+        return samples
+
+    def decoded(self, samples: list[Sample]) -> tuple[list[Sample], SampleError | DataError | None]:
+        """Samples with `Media` values fetched and decoded, up to the first that fails, and how that one does."""
+        problem: SampleError | DataError | None = None
+        if self._media is not None and self.may_hold_media:
+            samples, problem = decode_media(samples, self._files, self._media, self._audio, self.image)
+        if self._decodes:
+            samples, failed = decoded_until(samples)
+            problem = failed or problem
+        return samples, problem
+
+
+def read_rows(read: Callable[[Rows], Iterable[Sample]], rows: Rows) -> list[Sample]:
+    """The samples as a reader has them. Law: as many as were asked for."""
+    raws = read(rows)
+    found = raws if isinstance(raws, list) else [*raws]
+    if len(found) != len(rows.numbers):
+        raise DataError(
+            "the bytes of the row hold another number of samples",
+            found=f"{len(found):,}",
+            expected=f"{len(rows.numbers):,}",
+        )
+    return found
