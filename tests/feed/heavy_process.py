@@ -20,7 +20,7 @@ def main() -> int:
         with Path(out).open("w") as file:
             for number, batch in enumerate(loader):
                 if number == 0:
-                    file.write(" ".join(str(worker._process.pid) for worker in loader._pool._workers) + "\n")
+                    file.write(" ".join(str(worker.process.pid) for worker in loader._pool._workers) + "\n")
                 kept.append((batch["npy"].tobytes(), batch["npy"]))
                 if any(array.tobytes() != before for before, array in kept):
                     return 4

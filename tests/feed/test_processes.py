@@ -29,7 +29,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, list[Seen],
 
 
 def workers_of(loader: Loader) -> list[int]:
-    return [worker._process.pid for worker in loader._pool._workers]
+    return [worker.process.pid for worker in loader._pool._workers]
 
 
 def is_running(pid: int) -> bool:

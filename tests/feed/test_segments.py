@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 import loader_maps
 from deliveries import npy, seen
 from playhead import Loader, Recipe, StoreError
-from playhead.feed.segments import SMALLEST_SHARED_BYTES, Arena, Segments
+from playhead.feed.arena import SMALLEST_SHARED_BYTES, Arena
+from playhead.feed.segments import Segments
 from playhead.feed.transport import pack, unpack
 from playhead.prepare import prepare
 from small_data import write_tar
@@ -147,9 +148,9 @@ def test_an_iteration_left_in_the_middle_keeps_its_workers_and_goes_on(heavy: An
     recipe, expected = heavy
     with Loader(recipe, workers=2) as loader:
         found = [seen(batch) for batch in islice(loader, 4)]
-        workers = [worker._process.pid for worker in loader._pool._workers]
+        workers = [worker.process.pid for worker in loader._pool._workers]
         found += [seen(batch) for batch in islice(loader, 4)]
-        assert [worker._process.pid for worker in loader._pool._workers] == workers
+        assert [worker.process.pid for worker in loader._pool._workers] == workers
         assert found == expected[:8]
 
 
@@ -190,9 +191,14 @@ def ends() -> Iterator[tuple[Arena, Segments]]:
     arena: list[Arena] = []
     reader, writer = multiprocessing.Pipe(duplex=False)
     arena.append(Arena(reader))
-    segments = Segments(1, 2, writer, lambda number, fd: arena[0].announced(number, os.dup(fd)))
-    for _ in range(2):
-        segments.add()
+
+    def announce(number: int, descriptor: int | None) -> None:
+        if descriptor is None:
+            arena[0].forget(number)
+        else:
+            arena[0].announced(number, os.dup(descriptor))
+
+    segments = Segments(1, 2, writer, announce)
     yield arena[0], segments
     segments.close()
 
@@ -232,8 +238,8 @@ def test_what_arrives_is_what_was_sent_whatever_it_is_made_of(
         elif isinstance(value, np.ndarray) and value.ndim and data.draw(st.booleans()):
             value = value[::-1]
         expected = frozen(pickle.loads(pickle.dumps(value, protocol=5)))  # noqa: S301
+        segments.prepare_to_wait()
         message = pack(value, arena)
-        segments.ensure_progress()
         arrivals.append((unpack(message, segments), expected))
     for found, expected in arrivals:
         assert frozen(found) == expected

@@ -32,6 +32,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"num_workers": 1, "prefetch_factor": 5, "persistent_workers": True},
     {"num_workers": 3, "prefetch_factor": 1, "pin_memory": False},
 ]
+SPAWN: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "spawn"}
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +191,7 @@ def test_what_the_recipe_decides_is_not_taken_as_an_option(mixed: Any, option: s
 
 def test_a_function_that_cannot_travel_is_refused_before_workers_start(mixed: Any) -> None:
     with pytest.raises(RecipeError, match="cannot be sent to worker processes"):
-        DataLoader(mixed[0], num_workers=1, map=lambda sample: sample)
+        DataLoader(mixed[0], **SPAWN, map=lambda sample: sample)
 
 
 def test_awkward_arrays_of_a_collate_function_become_tensors(tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ def test_the_random_numbers_of_a_training_do_not_depend_on_where_its_loader_was_
         ({"num_workers": 1, "timeout": -1}, "timeout: this number cannot be used"),
         ({"num_workers": 1, "timeout": float("nan")}, "timeout: this number cannot be used"),
         ({"num_workers": 1, "multiprocessing_context": "thread"}, "this way to start processes is not known"),
-        ({"num_workers": 1, "worker_init_fn": lambda _: None}, "worker_init_fn: this function cannot be sent"),
+        ({**SPAWN, "worker_init_fn": lambda _: None}, "worker_init_fn: this function cannot be sent"),
         ({"in_order": False}, "in_order: this loader has no such choice"),
     ],
 )
