@@ -10,6 +10,7 @@ import pickle
 import socket
 from collections.abc import Iterator
 from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -285,8 +286,8 @@ def test_no_descriptor_for_a_segment_is_an_error_that_says_so(heavy: Any, monkey
 def ends() -> Iterator[tuple[Arena, Segments]]:
     """Both ends in one process, joined by a real pipe."""
     arena: list[Arena] = []
-    reader, writer = multiprocessing.Pipe(duplex=False)
-    arena.append(Arena(reader))
+    reader, writer = os.pipe()
+    arena.append(Arena(Connection(reader, writable=False)))
 
     def announce(number: int, descriptor: int | None) -> None:
         if descriptor is None:

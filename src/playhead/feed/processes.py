@@ -117,16 +117,16 @@ class Processes:
         self._num_starts += 1
         context = multiprocessing.get_context(options.start_method)
         try:
-            # They would let Ctrl-C reach a worker that is started at the same time.
+            # Not when a worker is started: it unblocks Ctrl-C, which the worker would then hear.
             if options.start_method == "spawn":
                 resource_tracker.ensure_running()
             elif options.start_method == "forkserver":
                 forkserver.ensure_running()
-            worker_free, free = context.Pipe(duplex=False)
+            worker_free, free = os.pipe()
             self._segments = Segments(options.num, options.lookahead, free, self._announce)
-            with worker_free:
+            with Connection(worker_free, writable=False) as worker_end:
                 for number in range(options.num):
-                    args = (instructions, number, worker_free)
+                    args = (instructions, number, worker_end)
                     self._workers.append(_Worker(context, args, options.timeout_seconds, self._describe))
                     self._workers[-1].start()  # a fork closes the owner's ends of all workers that are in the list
         except OSError as error:
@@ -238,7 +238,8 @@ class _Worker:
 
     def _close_ends(self) -> None:
         self._socket.close()
-        self._pipe.close()
+        with suppress(OSError):  # where garbage is collected, it may have closed itself before
+            self._pipe.close()
 
     def _died(self) -> WorkerError:
         self.process.join(PATIENCE_SECONDS)

@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from multiprocessing.connection import Connection
 from typing import Any
 
 from playhead.errors import StoreError
@@ -38,8 +37,8 @@ _MAP_FIXED = 0x10  # on every system that has the call
 
 
 class Segments:
-    """The owner's side. `free` is the pipe, and closed with the segments; `announce` sends every worker the number and
-    the descriptor of a new segment, or the number of a retired one and None.
+    """The owner's side. `free` is the pipe's end to write to. `announce` sends every worker the number and the
+    descriptor of a new segment, or the number of a retired one and None.
 
     There are as many segments as batches are made ahead. Where the user keeps batches, more are made, up to `most`;
     from then on arrays are copied out of their segment. Laws: a segment is not written to while anything refers to
@@ -47,8 +46,9 @@ class Segments:
     result.
     """
 
-    def __init__(self, num_workers: int, lookahead: int, free: Connection, announce: Announce) -> None:
-        self._free, self._announce = free, announce
+    def __init__(self, num_workers: int, lookahead: int, free: int, announce: Announce) -> None:
+        self._free: int | None = free
+        self._announce = announce
         self._usual = num_workers * lookahead
         self._lookahead_elsewhere = (num_workers - 1) * lookahead  # what other workers may hold of later batches
         self.most = 2 * self._usual + 2
@@ -67,13 +67,15 @@ class Segments:
         self.close()
 
     def close(self) -> None:
-        """Forget all segments. Arrays in the user's hands keep their memory."""
+        """Forget all segments, and close the pipe. Arrays in the user's hands keep their memory."""
         self._held.clear()
         self._mappings.clear()
         self._retired.clear()
-        self._free.close()
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])
+        free, self._free = self._free, None
+        if free is not None:
+            os.close(free)
 
     def prepare_to_wait(self) -> None:
         """To be called before the owner waits: let there be a segment for the batch it waits for."""
@@ -169,8 +171,9 @@ class Segments:
             self._write_free(number)
 
     def _write_free(self, number: int) -> None:
-        with suppress(OSError):  # the workers may be gone, and the pipe closed
-            os.write(self._free.fileno(), NUMBER.pack(number))
+        if self._free is not None:
+            with suppress(BrokenPipeError):  # the workers may be gone
+                os.write(self._free, NUMBER.pack(number))
 
 
 def out_of_resources(problem: str, error: OSError) -> StoreError:
