@@ -76,6 +76,7 @@ def test_batches_that_are_kept_are_never_overwritten_and_segments_stay_within_th
         kept = list(islice(loader, NUM_BATCHES))
         segments = loader._pool._segments
         assert len(segments) == segments.most < NUM_BATCHES
+        assert len(segments._held) == (2 + 1) * 2 + 1  # the others are copies
         assert [seen(batch) for batch in kept] == expected
     assert [seen(batch) for batch in kept] == expected  # and after the workers are gone
     del kept
