@@ -234,10 +234,17 @@ def test_a_recording_that_cannot_be_read_is_a_bad_sample(tmp_path: Path, change:
     assert "cuts.jsonl, byte 0" in str(caught.value)
 
 
-def test_audio_shorter_than_its_cut_is_a_bad_sample(tmp_path: Path) -> None:
-    made = cut(recording(tmp_path, "mono.wav", RATE), "c", 0.75, 0.5)
+def test_audio_shorter_than_its_cut_is_a_bad_sample_beyond_the_tolerance_of_the_recipe(tmp_path: Path) -> None:
+    cuts = [cut(recording(tmp_path, "mono.wav", RATE), "c", 0.75, 0.5)]
     with pytest.raises(SampleError, match=r"mono.wav: the segment is not within the recording"):
-        delivered(written(tmp_path, [made]))
+        delivered(written(tmp_path, cuts))
+    CutSet.from_cuts(cuts).to_file(tmp_path / "cuts.jsonl")
+    recipe = recipe_of(tmp_path, SOURCE, sequence="audio", sequence_rate=RATE, length_tolerance=0.25)
+    prepare(recipe, workers=1)
+    assert [len(sample["audio"]) for sample in delivered(recipe)] == [RATE // 4]
+    cuts = [cut(recording(tmp_path, "mono.wav", RATE), "c", 0.0, 1.1)]
+    (sample,) = delivered(written(tmp_path, cuts))
+    assert len(sample["audio"]) == RATE
 
 
 def test_channels_in_several_files_are_refused(tmp_path: Path) -> None:

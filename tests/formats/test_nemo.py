@@ -139,6 +139,24 @@ def test_a_row_far_from_its_audio_is_a_bad_sample_with_both_numbers(manifest: Pa
     assert "1.125 s" in caught.value.expected
 
 
+def test_the_recipe_says_how_much_shorter_than_its_row_audio_may_be(manifest: Path) -> None:
+    rows = [{"audio_filepath": "a.wav", "duration": 1.125 + short, "text": ""} for short in (0.3, 0.001)]
+    write_jsonl(manifest, rows)
+    source = {"format": "nemo", "path": "manifest.json"}
+    for tolerance, num_passing in ((0.5, 2), (0.25, 0), (0.31, 2)):
+        recipe = recipe_in(manifest.parent, source, fields=["audio"], length_tolerance=tolerance)
+        if num_passing:
+            assert [len(row["audio"]) for row in delivered(recipe)] == [9_000] * num_passing
+        else:
+            with pytest.raises(SampleError, match="not within the recording") as caught:
+                delivered(recipe)
+            assert "1.425 s" in caught.value.found
+            assert f"1.125 s, which may be passed by {tolerance} s" in caught.value.expected
+    write_jsonl(manifest, [rows[1], rows[1]])
+    exact = recipe_in(manifest.parent, source, fields=["audio"], length_tolerance=0, on_length_mismatch="truncate")
+    assert [len(row["audio"]) for row in delivered(exact)] == [9_000] * 2  # a millisecond may be rounding
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [

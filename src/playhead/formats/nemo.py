@@ -25,7 +25,6 @@ from playhead.types import Array, BoolArray, IntArray
 
 TRACK = "manifest"
 AUDIO = "audio"
-SLACK_SECONDS = 0.2  # a duration may be so much longer than the file, as in NeMo
 DURATION = Length(field="duration", audio=AUDIO, unit="seconds")
 
 _SKIP = b"_skipme"
@@ -213,7 +212,7 @@ def _named_audio(rows: Rows, i: int, row: Mapping[str, Any]) -> Media:
         error.at(rows.place(i))
         raise
     base = rows.shards[i].name.rpartition("/")[0]
-    return Media("audio", path=path, offset=offset, duration=duration, base=base, slack=SLACK_SECONDS)
+    return Media("audio", path=path, offset=offset, duration=duration, base=base)
 
 
 def audio_path(row: Mapping[str, Any]) -> str:

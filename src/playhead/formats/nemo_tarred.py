@@ -22,7 +22,6 @@ from playhead.formats.nemo import (
     AUDIO,
     DURATION,
     MANIFEST_LINES,
-    SLACK_SECONDS,
     TRACK,
     audio_path,
     kept_rows,
@@ -114,7 +113,7 @@ class _NemoTarredReader:
                 error.at(rows.place(i))
                 raise
             name = f'{rows.shards[i].path(TAR)}, member "{sample.get("audio_filepath")}"'
-            sample[AUDIO] = Media("audio", member, name, offset, duration, slack=SLACK_SECONDS)
+            sample[AUDIO] = Media("audio", member, name, offset, duration)
         return samples
 
 

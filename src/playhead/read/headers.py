@@ -34,7 +34,7 @@ def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) 
     """
     source = open_medium(media, files, rules, field)
     recording = open_recording(source)
-    first, end = segment_frames(source.path, recording, media.offset, media.duration, media.slack)
+    first, end = segment_frames(source.path, recording, media.offset, media.duration, rules.length_tolerance)
     return (end - first) / recording.rate
 
 

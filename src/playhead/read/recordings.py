@@ -17,8 +17,7 @@ from playhead.recipe.values import AudioOptions
 from playhead.store import Buffer, Extent
 from playhead.types import Array
 
-ROUNDING_SECONDS = 0.001  # manifests round to milliseconds: a segment that ends so much past the end ends with the file
-
+_ROUNDING_SECONDS = 0.001  # manifests round to milliseconds, whatever the recipe tolerates
 _MOST_SECONDS = 1e9
 _WITHOUT_DECODER = {b"ftyp": "MP4 or M4A", b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"\x1aE\xdf\xa3": "Matroska or WebM"}
 
@@ -122,7 +121,7 @@ def open_recording(source: Readable) -> Recording:
 
 def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
     """The frames of a segment that keeps the limits."""
-    first, end = segment_frames(path, recording, media.offset, media.duration, media.slack)
+    first, end = segment_frames(path, recording, media.offset, media.duration, rules.length_tolerance)
     if media.crop is not None:
         first, end = media.crop.frames(first, end, recording.rate)
     seconds = (end - first) / recording.rate
@@ -137,16 +136,19 @@ def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRu
 
 
 def segment_frames(
-    path: str, recording: Timed, offset: float, duration: float | None, slack: float = ROUNDING_SECONDS
+    path: str, recording: Timed, offset: float, duration: float | None, tolerance: float = _ROUNDING_SECONDS
 ) -> tuple[int, int]:
-    """The first frame of a segment and the one after its last; one outside the recording is a SampleError."""
-    rate, num_frames = recording.rate, recording.num_frames
+    """The first frame of a segment and the one after its last; one outside the recording is a SampleError.
+
+    A segment may end `tolerance` seconds past the end of the recording, and then ends with it.
+    """
+    rate, num_frames, tolerance = recording.rate, recording.num_frames, max(tolerance, _ROUNDING_SECONDS)
     if offset == 0 and duration is None:
         return 0, num_frames
     if _is_time(offset) and (duration is None or _is_time(duration)):
         first = round(offset * rate)
         end = num_frames if duration is None else round((offset + duration) * rate)
-        if num_frames < end <= num_frames + slack * rate:
+        if num_frames < end <= num_frames + tolerance * rate:
             end = num_frames
         if first < end <= num_frames:
             return first, end
@@ -154,7 +156,7 @@ def segment_frames(
     raise SampleError(
         f"{path}: the segment is not within the recording",
         found=f"a segment {until}, from {str(offset)[:20]} s on",
-        expected=f"times up to {num_frames / rate:g} s",
+        expected=f"times up to {num_frames / rate:g} s, which may be passed by {tolerance:g} s",
     )
 
 
