@@ -30,7 +30,8 @@ def image_size_of(media: Media, files: Files, rules: MediaRules, field: str) -> 
 def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) -> float:
     """The seconds of the segment that a row wants of a recording; without a duration it goes to the end.
 
-    Errors are those of `image_size_of`; a segment outside the recording is a SampleError. An MP3 is read whole.
+    Errors are those of `image_size_of`; a segment outside the recording is a SampleError. An MP3 that does not say
+    how long it is is read through.
     """
     source = open_medium(media, files, rules, field)
     recording = open_recording(source)

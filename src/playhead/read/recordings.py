@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from playhead.errors import RecipeError, SampleError
 from playhead.formats.media import Media
 from playhead.read.audio import as_wanted, chosen_channels
-from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, open_flac, open_mp3, open_other
+from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, TAG_MAGICS, open_flac, open_other, open_tagged
 from playhead.read.media_bytes import MediaBytes
 from playhead.read.media_rules import MediaRules, too_large
 from playhead.read.stored import StoredArray
@@ -64,8 +64,8 @@ def _open_riff(source: Readable) -> Recording:
 OPENERS: dict[bytes, Callable[[Readable], Recording]] = {
     **dict.fromkeys(MAGICS, _open_riff),
     **dict.fromkeys(FLAC_MAGICS, open_flac),
-    **dict.fromkeys(MP3_MAGICS, open_mp3),
-    **dict.fromkeys(OTHER_MAGICS, open_other),
+    **dict.fromkeys(TAG_MAGICS, open_tagged),
+    **dict.fromkeys(MP3_MAGICS + OTHER_MAGICS, open_other),
 }
 
 
