@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import soundfile
 
 from playhead import Loader, Recipe
+from playhead.formats.media import Media
 from playhead.prepare import prepare
 from small_data import write_jsonl, write_tar
 
@@ -25,6 +27,23 @@ def encoded(samples: np.ndarray, container: str = "WAV") -> bytes:
     file = io.BytesIO()
     soundfile.write(file, samples, RATE, format=container, subtype="PCM_16")
     return file.getvalue()
+
+
+@dataclass(frozen=True)
+class AnyPlace:
+    """Equal to a medium of audio in any directory."""
+
+    data: bytes | None = None
+    path: str = ""
+    offset: float = 0.0
+    duration: float | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Media) or not str(other.path).endswith(self.path):
+            return False
+        return (self.data, self.offset, self.duration) == (other.data, other.offset, other.duration)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def as_floats(samples: np.ndarray) -> np.ndarray:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from format_worlds import check_worlds, recipe_of
-from nemo_data import RATE, as_floats, delivered, encoded, recipe_in, signal
+from nemo_data import RATE, AnyPlace, as_floats, delivered, encoded, recipe_in, signal
 from playhead import Loader, PrepareError, SampleError
 from playhead.feed.state import PayloadWarning
-from playhead.formats.media import Media
 from playhead.prepare import prepare
 from playhead.testing import check_format
 from small_data import table_of, write_jsonl
@@ -58,15 +57,11 @@ def test_rows_are_those_without_skipme_and_their_audio_is_what_they_name(manifes
 def test_manifests_keep_the_contract() -> None:
     rows = [{"audio_filepath": f"{i}.wav", "duration": i / 4, "offset": float(i), "text": f"ä{i}"} for i in range(5)]
     lines = [json.dumps(row) for row in rows]
-    lines.insert(2, '{"audio_filepath": "x.wav", "duration": 1, "_skipme": "noisy"}')
-
-    def samples(folder: Path) -> list[dict[str, Any]]:
-        media = [
-            Media("audio", path=row["audio_filepath"], offset=row["offset"], duration=row["duration"], base=str(folder))
-            for row in rows
-        ]
-        return [{**row, "audio": medium} for row, medium in zip(rows, media, strict=True)]
-
+    lines.insert(2, '{"audio_filepath": "x.wav", "_skipme": "noisy"}')
+    samples = [
+        {**row, "audio": AnyPlace(path=row["audio_filepath"], offset=row["offset"], duration=row["duration"])}
+        for row in rows
+    ]
     source = {"format": "nemo", "path": "*.json", "ids": "text", "keep": {"text": "*", "duration": [0, 9]}}
     check_format(source, {"a.json": "\n".join(lines).encode()}, samples)
 

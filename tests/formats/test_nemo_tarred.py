@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from format_worlds import check_worlds, recipe_of
-from nemo_data import delivered, expected_audio, recipe_in, write_shards
+from nemo_data import AnyPlace, delivered, expected_audio, recipe_in, write_shards
 from playhead import Loader, PrepareError, Recipe
-from playhead.formats.media import Media
 from playhead.prepare import prepare
 from playhead.store import CountingFiles, LocalFiles
 from playhead.testing import check_format
@@ -65,14 +64,10 @@ def test_rows_keep_the_contract() -> None:
     members = [(f"{i}.wav", bytes([i]) * (300 * i + 100)) for i in range(5)]
     with TemporaryDirectory() as folder:
         tar = write_tar(Path(folder) / "a.tar", members[::-1]).read_bytes()
-
-    def samples(folder: Path) -> list[dict[str, Any]]:
-        media = [
-            Media("audio", data, f'{folder}/audio_0.tar, member "{name}"', 0.0, (i + 1) / 4)
-            for i, (name, data) in enumerate(members)
-        ]
-        return [{**row, "audio": medium} for row, medium in zip(rows, media, strict=True)]
-
+    samples = [
+        {**row, "audio": AnyPlace(data, f'audio_0.tar, member "{name}"', duration=row["duration"])}
+        for row, (name, data) in zip(rows, members, strict=True)
+    ]
     files = {"manifest_0.json": b"".join(json.dumps(row).encode() + b"\n" for row in rows), "audio_0.tar": tar}
     source = {"format": "nemo_tarred", "path": "manifest_*.json", "options": {"tar": "audio_*.tar"}, "ids": "text"}
     check_format(source, files, samples)

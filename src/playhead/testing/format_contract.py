@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,16 +22,11 @@ from playhead.store import all_files
 _NUM_CUTS = 12
 
 
-def check_format(
-    source: Mapping[str, Any],
-    files: Mapping[str, bytes],
-    samples: Sequence[Sample] | Callable[[Path], Sequence[Sample]],
-) -> None:
+def check_format(source: Mapping[str, Any], files: Mapping[str, bytes], samples: Sequence[Sample]) -> None:
     """Check that a format reads small files right, and refuses broken ones.
 
     `source` is a source of a recipe (`format`, `path`, `options`, `length`, ...) whose paths are relative; `files` are
-    the contents of its files by name; `samples` are what they hold, in order, before decoding, or a function that gives
-    them for the directory that the files are in. In a test:
+    the contents of its files by name; `samples` are what they hold, in order, before decoding. In a test:
 
         check_format({"format": "mine", "path": "*.mine"}, {"a.mine": b"..."}, samples=[{"id": "x"}])
 
@@ -39,17 +34,16 @@ def check_format(
     for one and several workers; a file that changed is refused; of a file that is empty or cut short no wrong sample
     comes, and what goes wrong names the file.
     """
-    samples_in = samples if callable(samples) else lambda _: samples
     with TemporaryDirectory() as folder:
         whole = _Written(Path(folder) / "whole", source, files)
-        _check_rows(whole, samples_in(whole.directory))
+        _check_rows(whole, samples)
         _check_workers(whole)
         for number, name in enumerate(files):
             _check_changed(_Written(Path(folder) / f"changed{number}", source, files), name)
             cuts = sorted({len(files[name]) * part // _NUM_CUTS for part in range(_NUM_CUTS)})
             for size in cuts:
-                cut = _Written(Path(folder) / f"cut{number}to{size}", source, {**files, name: files[name][:size]})
-                _check_cut(cut, name, samples_in(cut.directory))
+                cut = {**files, name: files[name][:size]}
+                _check_cut(_Written(Path(folder) / f"cut{number}to{size}", source, cut), name, samples)
 
 
 class _Written:
