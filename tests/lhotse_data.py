@@ -57,6 +57,7 @@ def speech(folder: Path, num_cuts: int = 23) -> CutSet:
         (flac, 0),
         (floats, 0),
         (apart, 1),
+        (apart, [0, 1]),
         (stereo, [0, 1]),
         (flac, [1]),
     ]

@@ -157,7 +157,7 @@ HOSTILE = {
     "FLAC of no length": (b"fLaC" + bytes(100), "does not say how long it is"),
     "FLAC that begins with pictures": (b"fLaC\x06" + bytes(100), "is not a FLAC file"),
     "FLAC without frames": (written(noise(1000), container="FLAC")[:60], "cut off|cannot be decoded"),
-    "MP3 of noise": (b"\xff\xfb" + TEN * 50, "MP3 file that can be decoded|cut off|cannot be decoded"),
+    "MP3 of noise": (b"\xff\xfb" + TEN * 50, "audio file that can be decoded|cut off|cannot be decoded"),
     "Ogg of noise": (b"OggS" + TEN * 50, "is not an audio file that can be decoded"),
 }
 

@@ -41,7 +41,8 @@ class Media(Struct, frozen=True):
     Of a recording, `offset` and `duration` are the segment that is wanted, in seconds; without a duration it goes to
     the end.
     `channels` are those of the recording that are wanted, counted from 0; None: all. A `crop` keeps a part of the
-    segment.
+    segment. A recording whose channels are in several files has a medium for each, its `parts`, and neither bytes nor
+    a path of its own.
     """
 
     kind: MediaKind
@@ -52,3 +53,4 @@ class Media(Struct, frozen=True):
     base: str | None = None
     channels: tuple[int, ...] | None = None
     crop: MediaCrop | None = None
+    parts: tuple[Media, ...] = ()

@@ -33,6 +33,8 @@ def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) 
     Errors are those of `image_size_of`; a segment outside the recording is a SampleError. An MP3 that does not say
     how long it is is read through.
     """
+    if media.parts:
+        return max(audio_seconds_of(part, files, rules, field) for part in media.parts)
     source = open_medium(media, files, rules, field)
     recording = open_recording(source)
     first, end = segment_frames(source.path, recording, media.offset, media.duration, rules.length_tolerance)

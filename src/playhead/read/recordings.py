@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from playhead.errors import RecipeError, SampleError
-from playhead.formats.media import Media
+from playhead.formats.media import Media, MediaCrop
 from playhead.read.audio import as_wanted, chosen_channels
 from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, TAG_MAGICS, open_flac, open_other, open_tagged
 from playhead.read.media_bytes import MediaBytes
@@ -102,6 +104,29 @@ def decode_recording(
         except SampleError as error:
             found[i] = error
     return [found[i] for i in range(len(group))]
+
+
+def joined_parts(parts: Sequence[Mapping[str, Any]], crop: MediaCrop | None, how: AudioOptions) -> dict[str, Any]:
+    """Recordings that are decoded as they are, as one: the channels of each after those of the one before.
+
+    A shorter one is filled up with silence, as in lhotse; those of different rates are a SampleError.
+    """
+    rates = {part["_rate"] for part in parts}
+    if len(rates) > 1:
+        raise SampleError(
+            "the files of a recording differ in their sampling rates",
+            found=", ".join(f"{rate:,} Hz" for rate in sorted(rates)),
+            expected="one rate",
+            fix="resample them, or leave the row out",
+        )
+    (rate,) = rates
+    arrays = [np.asarray(part[""]) for part in parts]
+    arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
+    num_frames = max(map(len, arrays))
+    samples = np.concatenate([np.pad(array, ((0, num_frames - len(array)), (0, 0))) for array in arrays], axis=1)
+    first, end = (0, num_frames) if crop is None else crop.frames(0, num_frames, rate)
+    wanted, rate = as_wanted("a recording of several files", samples[first:end], rate, how)
+    return {"": wanted, "_rate": rate}
 
 
 def open_recording(source: Readable) -> Recording:
