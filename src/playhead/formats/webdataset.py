@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError
+from playhead.formats import wids
 from playhead.formats.collect import Collector
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.lengths import MISSING
@@ -41,12 +42,13 @@ class WebDatasetOptions(Struct, frozen=True, forbid_unknown_fields=True):
     allow_no_end: bool = False
 
 
-@register("webdataset", extensions=(".tar",), default_id=KEY, options=WebDatasetOptions)
+@register("webdataset", extensions=(".tar", wids.NAME), default_id=KEY, options=WebDatasetOptions)
 class WebDataset:
     """Uncompressed tars; the members of a sample follow one another."""
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
-        return [Shard(((TRACK, path),)) for path in list_files(files, source.path)]
+        named = wids.expand_lists(source.path, files)
+        return [Shard(((TRACK, path),), named.get(path)) for path in list_files(files, list(named))]
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         collector = Collector(spec)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
+from playhead.formats.rows import Shard
 from playhead.formats.schema import Track
 from playhead.index.build import IndexShape
 from playhead.index.layout import Layout, ShardEntry
@@ -258,6 +259,7 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
             place = survey.old_places[files]
             shapes.add((survey.old.meta.roles, survey.old.meta.tracks))
             pieces.append(ShardPiece(survey.old.meta.shards[place], old_shard=place))
+        _check_num_rows(survey.shards[i], pieces[-1].entry)
     if len(shapes) != 1:
         raise DataError(
             f'{layout.leaf.path} "{layout.leaf.source.name}": its shards do not have the same files',
@@ -278,6 +280,16 @@ def _scanned(name: str, parts: list[tuple[Path, PartSummary]]) -> ShardEntry:
     if num_rows == 0:
         raise without_rows(name, found)
     return ShardEntry(found, num_rows, sum(summary.num_skipped for _, summary in parts))
+
+
+def _check_num_rows(shard: Shard, entry: ShardEntry) -> None:
+    if shard.num_rows is not None and shard.num_rows != entry.num_rows:
+        raise DataError(
+            f"{shard.name}: has another number of rows than the list of shards says",
+            found=f"{entry.num_rows:,}",
+            expected=f"{shard.num_rows:,}",
+            fix="restore the shard, or write the list again",
+        )
 
 
 def _shape(roles: tuple[str, ...], tracks: tuple[Track, ...]) -> str:
