@@ -33,6 +33,7 @@ from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.rows_by_tar import SHARD_ID, rows_by_tar
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
+from playhead.formats.tar_hints import tar_hints
 from playhead.recipe.values import Source
 from playhead.store import Extent, File, Files, list_files, open_file
 
@@ -76,7 +77,7 @@ class NemoTarred:
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         options = options_of(NemoTarredOptions, spec.options)
         manifest, tar = open_file(files, shard.path(TRACK)), open_file(files, shard.path(TAR))
-        find = _finder(manifest, tar, options.skip_missing)
+        find = _finder(manifest, tar, _members(tar, limits), options.skip_missing)
         if _is_one_of_many(shard):
             stretches = rows_by_tar(manifest, limits).of(_number(tar.path) or 0)
             runs = gather_lines(manifest, limits, *stretches)
@@ -187,9 +188,8 @@ def _check_all_skipped(manifest: File, lines: Lines, tars: Sequence[str]) -> Non
 _Find = Callable[[bytes, int], tuple[int, int] | None]
 
 
-def _finder(manifest: File, tar: File, skip_missing: bool) -> _Find:
+def _finder(manifest: File, tar: File, members: Mapping[str, TarMember], skip_missing: bool) -> _Find:
     """A function that gives the place of a row's member in the tar; None for a row that is left out."""
-    members = _members(tar)
     number = _number(tar.path)
     check_number = number is not None and _number(manifest.path) != number
 
@@ -209,9 +209,9 @@ def _finder(manifest: File, tar: File, skip_missing: bool) -> _Find:
     return find
 
 
-def _members(tar: File) -> dict[str, TarMember]:
+def _members(tar: File, limits: ScanLimits) -> dict[str, TarMember]:
     found: dict[str, TarMember] = {}
-    for member in TarReader(tar).members():
+    for member in TarReader(tar, hints=tar_hints(tar, limits)).members():
         first = found.setdefault(member.name, member)
         if first is not member:
             raise DataError(
