@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from format_worlds import check_worlds, recipe_of
+from format_worlds import check_processes, check_worlds, recipe_of
 from nemo_data import AnyPlace, delivered, expected_audio, recipe_in, write_shards
 from playhead import Loader, PrepareError, Recipe
 from playhead.prepare import prepare
@@ -32,7 +32,9 @@ def test_rows_of_tars_are_those_of_the_manifests_and_members_are_found_whatever_
     rows = write_shards(tmp_path, range(12))
     tarred = {"format": "nemo_tarred", "path": "manifest_{0..11}.json", "options": {"tar": "audio_{0..11}.tar"}}
     check_rows(recipe_in(tmp_path, tarred, fields=["text", "audio"]), rows)
-    check_worlds(recipe_of(tmp_path, tarred, fields=["audio", "text"]), 48)
+    recipe = recipe_of(tmp_path, tarred, fields=["audio", "text"])
+    check_worlds(recipe, 48)
+    check_processes(recipe)
 
 
 def test_shards_of_the_same_number_pair_by_occurrence_and_one_manifest_serves_many_tars(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from webdataset.tariterators import group_by_keys, tar_file_iterator
 
+from format_worlds import check_processes, check_worlds, recipe_of
 from playhead import Loader, PrepareError, Recipe
 from playhead.errors import DataError
 from playhead.formats.spec import Match, Spec
@@ -247,6 +248,33 @@ def written_by_webdataset(folder: Path, num_samples: int = 45) -> list[dict[str,
             writer.write(sample)
             samples.append(sample)
     return samples
+
+
+def by_webdataset(path: Path) -> list[dict[str, bytes]]:
+    with path.open("rb") as file:
+        return list(group_by_keys(member | {"__url__": "a"} for member in tar_file_iterator(file)))
+
+
+def test_ranks_share_shards_of_webdataset_and_resume_exactly(tmp_path: Path) -> None:
+    samples = written_by_webdataset(tmp_path, 87)
+    recipe = recipe_of(tmp_path, {"path": "part-*.tar"}, fields=["__key__", "audio.wav", "txt"], sequence=None)
+    check_worlds(recipe, 87)
+    check_processes(recipe)
+    delivered = {
+        key: (text, signal[:size])
+        for batch in Loader(recipe, rank=0, world_size=1)
+        if not batch.idle
+        for key, text, signal, size in zip(
+            batch["__key__"], batch["txt"], batch["audio.wav"], batch["audio.wav_lengths"], strict=True
+        )
+    }
+    assert len(delivered) == 87
+    for sample in (sample for path in sorted(tmp_path.glob("*.tar")) for sample in by_webdataset(path)):
+        text, signal = delivered[sample["__key__"]]
+        assert text == sample["txt"].decode()
+        expected = soundfile.read(io.BytesIO(sample["audio.wav"]), dtype="float32")[0]
+        np.testing.assert_array_equal(signal, expected)
+    assert [sample["__key__"] for sample in samples] == sorted(delivered)
 
 
 def prepared(folder: Path, path: object, **fields: object) -> Recipe:
