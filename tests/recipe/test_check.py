@@ -97,7 +97,7 @@ BAD = {
     "size and budget": (bucketed(num=1, size=1, budget=2), "batching: needs exactly one of `size` and `budget`"),
     "quadratic without budget": (bucketed(num=1, size=1, quadratic=2), "batching.quadratic: needs a budget"),
     "no buckets": (bucketed(num=0, size=1), "batching.num: must be at least 1"),
-    "no edges": (bucketed(edges=[], size=1), "batching.edges: there are none"),
+    "no edges": (bucketed(edges=[], size=1), "batching.edges: is empty"),
     "an edge of 0": (bucketed(edges=[0, 1], size=1), "batching.edges[0]: an edge must be above 0"),
     "edges that do not rise": (bucketed(edges=[1, 2, 2], size=1), "batching.edges[2]: the edges do not rise"),
     "pairs out of order": (bucketed(edges=[[2, 1], [1, 2]], size=1), "batching.edges[1]: the edges do not rise"),
