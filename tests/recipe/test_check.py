@@ -95,7 +95,7 @@ BAD = {
     "edges and num": (bucketed(edges=[1], num=1, size=1), "batching: needs exactly one of `edges` and `num`"),
     "neither edges nor num": (bucketed(size=1), "batching: needs exactly one of `edges` and `num`"),
     "size and budget": (bucketed(num=1, size=1, budget=2), "batching: needs exactly one of `size` and `budget`"),
-    "quadratic without budget": (bucketed(num=1, size=1, quadratic=2), "batching.quadratic: needs a budget"),
+    "quadratic without budget": (bucketed(num=1, size=1, quadratic=2), "batching.quadratic: needs `budget`"),
     "no buckets": (bucketed(num=0, size=1), "batching.num: must be at least 1"),
     "no edges": (bucketed(edges=[], size=1), "batching.edges: is empty"),
     "an edge of 0": (bucketed(edges=[0, 1], size=1), "batching.edges[0]: an edge must be above 0"),
