@@ -1,4 +1,4 @@
-"""The commands put together, and what becomes of their errors.
+"""The commands put together, and how their errors are printed.
 
 Exit codes: 0 done; 1 a problem in the user's data or recipe; 2 wrong usage; 130 interrupted.
 """
