@@ -135,9 +135,11 @@ def test_a_row_whose_tar_is_not_there_is_refused_with_its_line(tmp_path: Path) -
     (tmp_path / "train.json").write_text("\n".join(skipped))
     prepare(recipe, workers=1)
     assert {row["text"] for row in delivered(recipe)} == {row["text"] for row in rows if row["shard_id"] != 3}
-    (tmp_path / "train.json").write_text("\n".join([*skipped, '{"audio_filepath": "a.wav", "duration": 1}']))
-    with pytest.raises(PrepareError, match=r"train.json, line 18, .*which tar the row is in is not known"):
-        prepare(recipe, workers=1)
+    for number in ("null", "-1", '"2"', "true", "1e3", str(10**30)):
+        row = f'{{"audio_filepath": "a.wav", "duration": 1, "shard_id": {number}}}'
+        (tmp_path / "train.json").write_text("\n".join([*skipped, row]))
+        with pytest.raises(PrepareError, match=r"train.json, line 18, .*which tar the row is in is not known"):
+            prepare(recipe, workers=1)
 
 
 def test_tars_that_numbers_do_not_tell_apart_are_refused_for_one_manifest(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from tempfile import TemporaryFile
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -19,7 +20,8 @@ from playhead.store import File, Stamp
 from playhead.types import IntArray
 
 SHARD_ID = "shard_id"
-_NO_TAR = np.iinfo(np.int64).min  # of rows that are left out, and say none
+_NO_TAR = -1  # of rows that are left out, and say none
+_NUMBERS_END = 1 << 62
 _RUN = np.dtype([("number", "<i8"), ("first", "<i8"), ("end", "<i8")])
 _RUNS_AT_ONCE = 1 << 18
 
@@ -27,7 +29,7 @@ _Runs = npt.NDArray[np.void]
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    shard_id: int
+    shard_id: Annotated[int, msgspec.Meta(ge=0, lt=_NUMBERS_END)]
 
 
 _ROWS = msgspec.json.Decoder(_Row)
@@ -125,7 +127,7 @@ def _number(manifest: File, raw: bytes, position: int) -> int:
 
 def _shard_id(row: Sample) -> int:
     found = row.get(SHARD_ID)
-    if isinstance(found, int) and not isinstance(found, bool):
+    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _NUMBERS_END:
         return found
     if row.get("_skipme"):
         return _NO_TAR
