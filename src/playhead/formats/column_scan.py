@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import DataError
+from playhead.formats.arrow_types import is_number, is_text, is_text_or_bytes, load_pyarrow, without_views
 from playhead.formats.collect import Collector
-from playhead.formats.columns import as_rows, column_of, is_number, is_text, is_text_or_bytes, load_pyarrow
+from playhead.formats.columns import as_rows, column_of
 from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
 from playhead.formats.rows import Sample
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
@@ -24,6 +25,8 @@ from playhead.recipe.augments import Augment
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.types import Array
+
+_MOST_BYTES = 256 << 20  # of one column at a time
 
 
 def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> list[str]:
@@ -58,10 +61,19 @@ def check_spec(path: str, spec: Spec) -> None:
             )
 
 
+class _TooMuchAtOnceError(Exception):
+    """Values that are stored once would take too much memory if they were repeated for all rows."""
+
+
 def collect(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
     """The arrays of the schema, of the rows of these numbers in the file, whose columns are read."""
     try:
         found = _at_once(spec, columns, len(numbers))
+    except _TooMuchAtOnceError:
+        half = len(numbers) // 2
+        first = collect(spec, {name: array[:half] for name, array in columns.items()}, numbers[:half], path)
+        rest = collect(spec, {name: array[half:] for name, array in columns.items()}, numbers[half:], path)
+        return {name: np.concatenate([first[name], rest[name]]) for name in first}
     except (UnicodeDecodeError, load_pyarrow().ArrowException):
         found = None
     return _row_by_row(spec, columns, numbers, path) if found is None else found
@@ -99,7 +111,21 @@ def _plain(array: Any) -> Any:
     pa = load_pyarrow()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    array = array.cast(without_views(array.type))
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if len(array) > 1 and _repeated_bytes(array) > _MOST_BYTES:
+        raise _TooMuchAtOnceError
+    return array.dictionary_decode()
+
+
+def _repeated_bytes(array: Any) -> int:
+    """The bytes of the texts of a dictionary, counted for every row that has them."""
+    import pyarrow.compute as pc
+
+    if not is_text_or_bytes(array.type.value_type):
+        return 0
+    return pc.sum(pc.binary_length(array.dictionary).cast("int64").take(array.indices)).as_py() or 0
 
 
 def _at_once(spec: Spec, columns: Mapping[str, Any], num_rows: int) -> dict[str, Array] | None:

@@ -107,10 +107,15 @@ def read_messages(file: File, *, allow_no_end: bool = False) -> Iterator[Message
 
 
 def batch_header(message: Message, place: str) -> BatchHeader:
-    """The header of a record batch. Law: every buffer is inside the body, and every field has at most so many nulls."""
+    """The header of a record batch, or of the one that holds the values of a dictionary.
+
+    Law: every buffer is inside the body, and every field has at most so many nulls.
+    """
     with _inside(place):
         root = _root(message.metadata)
         header = _table_at(message.metadata, root, 2)
+        if message.kind == DICTIONARY:
+            header = _table_at(message.metadata, header, 1)
         num_rows = _number(message.metadata, header, 0, "<q")
         nodes = _structs(message.metadata, header, 1, 16)
         buffers = _structs(message.metadata, header, 2, 16)

@@ -41,7 +41,7 @@ class Media(Struct, frozen=True):
     Of a recording, `offset` and `duration` are the segment that is wanted, in seconds; without a duration it goes to
     the end. It may end `slack` seconds past the end of the recording, and then ends with it: manifests round.
     `channels` are those of the recording that are wanted, counted from 0; None: all. A `crop` keeps a part of the
-    segment.
+    segment. `rate` and `mono`, and the `mode` of an image, say how it is delivered where the recipe does not.
     """
 
     kind: MediaKind
@@ -53,3 +53,6 @@ class Media(Struct, frozen=True):
     slack: float = 0.001
     channels: tuple[int, ...] | None = None
     crop: MediaCrop | None = None
+    rate: int | None = None
+    mono: bool = False
+    mode: str | None = None

@@ -29,7 +29,7 @@ from playhead.recipe.tree import Leaf, length_changes, map_of, sample_key, token
 from playhead.recipe.values import ImageOptions, Recipe
 from playhead.store import Files, Stamp, load_bytes, unreadable
 
-VERSION = 3
+VERSION = 4
 _KEY_CHARACTERS = 16
 _NAME_CHARACTERS = 80
 
@@ -67,6 +67,7 @@ class Meta(Struct, frozen=True):
     """Everything about an index that is not one per row.
 
     `generator_key` is what the random generators of a map that takes one were keyed by when lengths were measured.
+    `types` are what the columns of the files are, in all shards alike.
     """
 
     version: int
@@ -82,6 +83,7 @@ class Meta(Struct, frozen=True):
     spec: Spec
     digests: dict[str, str]
     generator_key: int | None = None
+    types: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
