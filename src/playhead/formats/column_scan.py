@@ -26,7 +26,7 @@ from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.types import Array
 
-_MOST_BYTES = 256 << 20  # of one column at a time
+_MOST_BYTES = 64 << 20  # of one column at a time
 
 
 def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> list[str]:
