@@ -21,7 +21,8 @@ class Collector:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         lengths = ((LENGTHS, spec.length), (OUTPUTS, spec.output_length))
-        self._lengths = {name: RowLengths(length, spec.audio_changes) for name, length in lengths if length is not None}
+        how = (spec.audio_changes, spec.tokenizers)
+        self._lengths = {name: RowLengths(length, *how) for name, length in lengths if length is not None}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
         self._clear()
 

@@ -20,8 +20,7 @@ from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_second
 from playhead.formats.rows import Sample
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
-from playhead.formats.tokens import Tokens
-from playhead.recipe.augments import Augment
+from playhead.formats.tokens import Tokens, text_fields
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.types import Array
@@ -45,7 +44,7 @@ def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> 
 
 def _fields_of(term: Length) -> list[str]:
     if term.tokenizer is not None:
-        return Tokens(term).fields
+        return text_fields(term)
     return [] if term.field is None else [term.field]
 
 
@@ -133,7 +132,7 @@ def _at_once(spec: Spec, columns: Mapping[str, Any], num_rows: int) -> dict[str,
     arrays: dict[str, Array] = {}
     for name, length in ((LENGTHS, spec.length), (OUTPUTS, spec.output_length)):
         if length is not None:
-            lengths = _lengths(length, columns, num_rows, spec.audio_changes)
+            lengths = _lengths(length, columns, num_rows, spec)
             if lengths is None:
                 return None
             arrays[name] = lengths
@@ -163,13 +162,14 @@ def _values(array: Any) -> list[Any]:
     return values
 
 
-def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, changes: Sequence[Augment]) -> Array | None:
+def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, spec: Spec) -> Array | None:
     if length.sum:
-        found = [_lengths(term, columns, num_rows, changes) for term in length.sum]
+        found = [_lengths(term, columns, num_rows, spec) for term in length.sum]
         terms = [term for term in found if term is not None]
         return added(terms) if len(terms) == len(found) else None
     if length.tokenizer is not None:
-        return _token_counts(Tokens(length), columns, num_rows)
+        by_field = {field: _texts(_field(columns, field)) for field in text_fields(length)}
+        return _token_counts(Tokens(length, spec.tokenizers), by_field, num_rows)
     if length.field is None:
         return np.full(num_rows, UNKNOWN, np.uint32) if length.from_headers else None
     array = _field(columns, length.field)
@@ -185,11 +185,10 @@ def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, changes:
     values = None if array is None else _numbers(array, len(array))
     if values is None or not length.in_seconds:
         return None if values is None else whole_numbers(values, length.unit)
-    return all_planned_seconds(values, length, changes)
+    return all_planned_seconds(values, length, spec.audio_changes)
 
 
-def _token_counts(tokens: Tokens, columns: Mapping[str, Any], num_rows: int) -> Array | None:
-    texts = {field: _texts(_field(columns, field)) for field in tokens.fields}
+def _token_counts(tokens: Tokens, texts: Mapping[str, list[str] | None], num_rows: int) -> Array | None:
     if None in texts.values():
         return None
     try:

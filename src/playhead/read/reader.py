@@ -20,7 +20,7 @@ from playhead.read.generator import SampleGenerator
 from playhead.read.length import LengthError, all_as_planned, check_length, cut
 from playhead.read.noises import NoiseSource
 from playhead.read.row_decoder import RowDecoder
-from playhead.read.samples import SampleMaker
+from playhead.read.samples import NONE, SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
 from playhead.recipe.tree import Leaf, augment_keys, augments_of, sample_key
 from playhead.recipe.values import Recipe
@@ -73,7 +73,8 @@ class Reader:
     """Reads requests. It keeps files open and remembers nothing: what it gives depends on the request alone.
 
     `streams` are the sources of each sub-stream in the plan's order, `noises` those that augmentations draw on.
-    `stored_arrays` lets samples that no map has seen hold arrays which are not read yet.
+    `stored_arrays` lets samples that no map has seen hold arrays which are not read yet. `tokenizers` are the digests
+    of the tokenizers that are needed, by path.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Reader:
         *,
         noises: Sequence[tuple[Leaf, Table]] = (),
         stored_arrays: bool = False,
+        tokenizers: Mapping[str, str] = NONE,
     ) -> None:
         self._recipe = recipe
         cache_dir = recipe.cache_dir
@@ -97,7 +99,15 @@ class Reader:
         def source(leaf: Leaf, table: Table) -> _Source:
             augments = augments_of(recipe, leaf)
             augmenter = Augmenter(augments, augment_keys(recipe, leaf), opened) if augments else None
-            maker = SampleMaker(recipe, leaf, files, map_function, stored_arrays=stored_arrays, augmenter=augmenter)
+            maker = SampleMaker(
+                recipe,
+                leaf,
+                files,
+                map_function,
+                stored_arrays=stored_arrays,
+                augmenter=augmenter,
+                tokenizers=tokenizers,
+            )
             return _Source(leaf, table, maker, Fetch(files, table.index.stamps), sample_key(recipe, leaf))
 
         self._streams = [[source(*found) for found in stream] for stream in streams]

@@ -6,7 +6,7 @@ counts steps of audio or patches of an image, is none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -30,10 +30,14 @@ _MILLISECONDS = Length(field="-", unit="seconds")
 
 @dataclass(frozen=True)
 class Recount:
-    """How the samples of a source are counted. `changes` are the augmentations that change how long audio is."""
+    """How the samples of a source are counted.
+
+    `changes` are the augmentations that change how long audio is, `tokenizers` digests by path.
+    """
 
     length: Length
     changes: Sequence[Augment]
+    tokenizers: Mapping[str, str]
     tolerance_seconds: float
     shorter_passes: bool = False
 
@@ -47,7 +51,7 @@ class Recount:
         """The samples, audio that is longer than its row says cut to it, and their lengths; up to the first that has
         none, and why.
         """
-        lengths = RowLengths(self.length, self.changes, delivered=True)
+        lengths = RowLengths(self.length, self.changes, self.tokenizers, delivered=True)
         done: list[Sample] = []
         problem = None
         try:
@@ -89,7 +93,7 @@ class Recount:
         return sample
 
 
-def recount_of(recipe: Recipe, leaf: Leaf) -> Recount | None:
+def recount_of(recipe: Recipe, leaf: Leaf, tokenizers: Mapping[str, str]) -> Recount | None:
     """None where lengths are not counted by terms, or an image that is to be counted is not decoded."""
     length = leaf.source.length
     if length is None or not length.by_terms:
@@ -98,7 +102,7 @@ def recount_of(recipe: Recipe, leaf: Leaf) -> Recount | None:
         return None
     changes = length_changes(recipe, leaf)
     shorter_passes = may_be_shorter(changes) or recipe.on_length_mismatch != "error"
-    return Recount(length, changes, recipe.length_tolerance, shorter_passes)
+    return Recount(length, changes, tokenizers, recipe.length_tolerance, shorter_passes)
 
 
 def _decodes_media(recipe: Recipe, leaf: Leaf) -> bool:
