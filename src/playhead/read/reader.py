@@ -19,6 +19,7 @@ from playhead.read.augment import Augmenter
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import LengthError, all_as_planned, check_length, cut
 from playhead.read.noises import NoiseSource
+from playhead.read.recount import Counted
 from playhead.read.row_decoder import RowDecoder
 from playhead.read.samples import NONE, SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
@@ -66,7 +67,7 @@ class _Made(NamedTuple):
     raws: list[Sample]
     samples: list[Sample]
     problem: PlayheadError | None
-    counted: list[int] | None = None
+    counted: Counted | None = None
 
 
 class Reader:
@@ -231,7 +232,7 @@ def _made_together(request: Request, source: _Source, positions: Sequence[int]) 
 
 
 def _as_counted(
-    source: _Source, sample: Sample, counted: list[int] | None, i: int, planned: int | None
+    source: _Source, sample: Sample, counted: Counted | None, i: int, planned: int | None
 ) -> Sample | PlayheadError:
     """The sample, or what is wrong with its length as its terms count it."""
     if counted is None or planned is None or source.maker.recount is None:

@@ -12,7 +12,7 @@ from playhead.formats.rows import Choice, Rows, Sample
 from playhead.read.augment import Augmenter
 from playhead.read.generator import SampleGenerator
 from playhead.read.mapping import Mapper
-from playhead.read.recount import recount_of
+from playhead.read.recount import Counted, recount_of
 from playhead.read.row_decoder import RowDecoder
 from playhead.read.stored import read_arrays
 from playhead.read.tokens import SampleTokens
@@ -31,7 +31,7 @@ class Made(NamedTuple):
 
     samples: list[Sample]
     problem: PlayheadError | None
-    counted: list[int] | None = None
+    counted: Counted | None = None
 
 
 class SampleMaker:

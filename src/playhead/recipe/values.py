@@ -79,7 +79,7 @@ class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def by_terms(self) -> bool:
         """Whether it is made of other numbers than the size of the sequence field, and is counted again to check it."""
-        return bool(self.sum or self.per_second or self.image)
+        return bool(self.sum or self.per_second or self.image) or self.unit == "characters"
 
     @property
     def from_headers(self) -> bool:
