@@ -30,6 +30,7 @@ from playhead.formats.batch_columns import (
     open_array,
     open_column,
 )
+from playhead.formats.collect import ROW_ID
 from playhead.formats.column_scan import check_spec, collect, scanned_columns
 from playhead.formats.column_schema import (
     ColumnFeature,
@@ -89,7 +90,14 @@ class ArrowOptions(Struct, frozen=True, forbid_unknown_fields=True):
         return ColumnOptions(self.columns, self.audio, self.image, self.features)
 
 
-@register("arrow", extensions=(".arrow",), raw_members=False, options=ArrowOptions, path_options=("indices",))
+@register(
+    "arrow",
+    extensions=(".arrow",),
+    default_id=ROW_ID,
+    raw_members=False,
+    options=ArrowOptions,
+    path_options=("indices",),
+)
 class Arrow:
     """IPC streams and files; record batches are blocks. With indices, all files are one shard, without a track."""
 

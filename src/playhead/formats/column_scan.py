@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from playhead.errors import DataError
 from playhead.formats.arrow_types import is_number, is_text, is_text_or_bytes, load_pyarrow, without_views
-from playhead.formats.collect import Collector
+from playhead.formats.collect import OWN_ID, ROW_ID, Collector, file_and_row, own_id
 from playhead.formats.columns import as_rows, column_of
 from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
 from playhead.formats.rows import Sample
@@ -37,7 +38,7 @@ def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> 
     fields = [field for term in terms for field in _fields_of(term)]
     fields += [*spec.columns, *(match.name for match in spec.matches)]
     if spec.ids is not None:
-        fields.append(spec.ids)
+        fields.append(OWN_ID if spec.ids == ROW_ID else spec.ids)
     found = {_column_and_path(field, names)[0] for field in fields}
     return [name for name in names if name in found]
 
@@ -66,6 +67,9 @@ class _TooMuchAtOnceError(Exception):
 
 def collect(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
     """The arrays of the schema, of the rows of these numbers in the file, whose columns are read."""
+    if spec.ids == ROW_ID:
+        arrays = collect(replace(spec, ids=None), columns, numbers, path)
+        return {**arrays, **_default_ids(columns, numbers, path)}
     try:
         found = _at_once(spec, columns, len(numbers))
     except _TooMuchAtOnceError:
@@ -76,6 +80,20 @@ def collect(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path
     except (UnicodeDecodeError, load_pyarrow().ArrowException):
         found = None
     return _row_by_row(spec, columns, numbers, path) if found is None else found
+
+
+def _default_ids(columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
+    """The column `id` or, where a row has none, its file and number."""
+    rows = np.arange(len(numbers))
+    values = column_of(columns[OWN_ID])(rows) if OWN_ID in columns else [None] * len(rows)
+    ids = []
+    for number, value in zip(numbers, values, strict=True):
+        try:
+            ids.append(hash_text(own_id({OWN_ID: value}) or file_and_row(path, number)))
+        except DataError as error:
+            error.at(f"{path}, row {number:,}")
+            raise
+    return {IDS: np.array(ids, np.uint64)}
 
 
 def _column_and_path(field: str, names: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from playhead.errors import DataError
 from playhead.formats.arrow_types import load_pyarrow
+from playhead.formats.collect import ROW_ID
 from playhead.formats.column_scan import check_spec, collect, scanned_columns
 from playhead.formats.column_schema import (
     ColumnFeature,
@@ -69,7 +70,7 @@ class ParquetOptions(Struct, frozen=True, forbid_unknown_fields=True):
         return ColumnOptions(self.columns, self.audio, self.image, self.features)
 
 
-@register("parquet", extensions=(".parquet",), raw_members=False, options=ParquetOptions)
+@register("parquet", extensions=(".parquet",), default_id=ROW_ID, raw_members=False, options=ParquetOptions)
 class Parquet:
     """Parquet files; row groups are blocks."""
 
