@@ -50,6 +50,7 @@ from playhead.formats.ipc import (
     SCHEMA,
     Message,
     batch_header,
+    is_compressed,
     read_message,
     read_messages,
 )
@@ -249,9 +250,9 @@ class _OpenFile:
 
     def _check_size(self, message: Message, data: Buffer) -> None:
         """Refuse a batch that takes too much memory: compressed buffers begin with the size of what is in them."""
-        header, most = batch_header(message, self.place(message)), self._options.max_batch_bytes
-        if not header.is_compressed:
+        if not is_compressed(message, self.place(message)):
             return
+        header, most = batch_header(message, self.place(message)), self._options.max_batch_bytes
         firsts = header.buffers[header.buffers[:, 1] > 0, 0] + (message.body - message.first)
         sizes = [int.from_bytes(data[first : first + 8], "little", signed=True) for first in firsts.tolist()]
         if sum(map(abs, sizes)) > most:
