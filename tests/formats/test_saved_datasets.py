@@ -189,6 +189,8 @@ def test_datasets_whose_rows_are_not_those_of_files_are_refused(tmp_path: Path, 
     for dataset in (saved.to_iterable_dataset(), datasets.DatasetDict({"train": saved})):
         with pytest.raises(RecipeError, match=r"expected +a datasets\.Dataset[\s\S]*give one of its splits"):
             recipe_of(tmp_path, {"path": dataset})
+    with pytest.raises(RecipeError, match=r'source "s": the dataset has no rows'):
+        recipe_of(tmp_path, {"path": saved.select([])})
     with pytest.raises(RecipeError, match="remove `format`"):
         recipe_of(tmp_path, {"path": saved, "format": "parquet"})
     with pytest.raises(RecipeError, match=r"sources\[0\]\.options"):

@@ -115,6 +115,8 @@ def with_files(source: Mapping[str, Any], indices_dir: Path) -> dict[str, Any]:
         raise RecipeError(f'source "{name}": a dataset is read from its Arrow files', fix="remove `format`")
     if dataset.format["type"] == "custom":
         raise _not_in_files(name, "a transform")
+    if not len(dataset):
+        raise RecipeError(f'source "{name}": the dataset has no rows', fix="leave the source out, or choose other rows")
     pieces = _pieces(dataset, name)
     files = list(dict.fromkeys(piece.path for piece in pieces))
     options: dict[str, Any] = {"columns": list(dataset.column_names)}
