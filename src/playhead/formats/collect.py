@@ -45,8 +45,9 @@ class Collector:
         self._number += 1
 
     def _id(self, row: Row, field: str) -> str:
-        if field != ROW_ID:
-            return identity(row.get(field), field)
+        found = row.get(field)
+        if field != ROW_ID or found is not MISSING:
+            return identity(found, field)
         found = row.get(OWN_ID)
         return own_id({} if found is MISSING else {OWN_ID: found}) or file_and_row(self._path, self._number)
 
