@@ -117,7 +117,9 @@ def test_the_pages_name_every_format_with_its_extensions_and_length_and_no_other
     assert [name for name, _ in table] == names
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", formats, re.MULTILINE)
     assert [name for name, _ in rows] == names
-    assert sorted({ending for _, files in rows for ending in re.findall(r"`(\.[\w.]+)`", files)}) == known["endings"]
+    assert (
+        sorted({ending for _, files in rows for ending in re.findall(r"`([\w-]*\.[\w.]+)`", files)}) == known["endings"]
+    )
     (line,) = re.findall(r"^\| `format` \| (.+?), or one that another package adds", recipe, re.MULTILINE)
     assert re.findall(r"`(\w+)`", line) == names
 

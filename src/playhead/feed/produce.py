@@ -66,7 +66,7 @@ class Blueprint:
     def fingerprint(self) -> str:
         """What decides the contents of batches beyond the plan."""
         given = [None if function is None else name_of(function) for function in (self.map, self.collate)]
-        return payload_fingerprint(self.recipe, self._leaves(), given)
+        return payload_fingerprint(self.recipe, self._leaves(), given, self.files)
 
     def check_picklable(self) -> None:
         """Refuse a function that cannot travel, before any worker starts."""

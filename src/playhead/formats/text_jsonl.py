@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from playhead.errors import DataError
+from playhead.formats.collect import ROW_ID
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.jsonl import Jsonl, LineKind, LineRow
 from playhead.formats.registry import options_of, register
@@ -30,7 +31,7 @@ class TextJsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
     field: str = TEXT
 
 
-@register("text_jsonl", raw_members=False, options=TextJsonlOptions)
+@register("text_jsonl", raw_members=False, default_id=ROW_ID, options=TextJsonlOptions)
 class TextJsonl:
     """Files of JSON objects, one a line, that are samples of text."""
 
