@@ -15,7 +15,7 @@ from playhead.read.media_rules import MediaRules
 from playhead.read.stored import StoredArray
 from playhead.read.wav import MAGICS, NoDecoderError, Readable, open_wav
 from playhead.recipe.values import AudioOptions
-from playhead.store import Buffer, Extent, File, Files, Ranges, is_url, open_file
+from playhead.store import Buffer, Extent, File, Files, Ranges, ask_together, open_file, requests_cost
 from playhead.store.addresses import without_query
 from playhead.types import Array
 
@@ -95,8 +95,10 @@ class MediaBytes:
         return self.file.read(self.base + offset, end - offset)
 
     def extents(self, wanted: Sequence[tuple[int, int]]) -> list[Extent] | None:
-        """All ranges as they are in a local file; None where it costs a request to read them later, or nothing now."""
-        if self.file is None or is_url(self.file.path) or all(end <= len(self.head) for _, end in wanted):
+        """All ranges as they are in the file; None where it costs a round trip to read them later, or nothing now."""
+        if self.file is None or all(end <= len(self.head) for _, end in wanted):
+            return None
+        if requests_cost(self.file.files, self.file.path):
             return None
         return [Extent(self.file, self.base + first, self.base + end) for first, end in wanted]
 
@@ -112,7 +114,7 @@ class MediaBytes:
 def open_media(files: Files, path: str, *, whole: bool = False) -> MediaBytes:
     """A file with its beginning read: the header, or all of a small file where the `whole` is wanted."""
     file = open_file(files, path)
-    most = _WHOLE_BYTES if is_url(path) else _WHOLE_LOCAL_BYTES
+    most = _WHOLE_BYTES if requests_cost(files, path) else _WHOLE_LOCAL_BYTES
     size = file.size if whole and file.size <= most else _HEAD_BYTES
     return MediaBytes(without_query(path), file.size, file.read(0, size), file)
 
@@ -150,8 +152,8 @@ def decode_media(
     Audio becomes an array of shape (samples,) or (samples, channels), of float32 from -1 to 1 unless `audio` says
     otherwise, with `<field>_rate` beside it; a StoredArray where its numbers need no decoding, and of a local file they
     are not read yet.
-    Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it. What
-    fails in the storage is raised.
+    Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it; where
+    requests take a round trip, those of many files are in flight together. What fails in the storage is raised.
     """
     wanted = [
         _Wanted(number, field, value)
@@ -198,12 +200,16 @@ class _Decoding:
                 named.setdefault((self.rules.resolve(media), media.kind), []).append(each)
             except SampleError as error:
                 found[each.sample, each.field] = error
-        for (path, _), group in named.items():
+        paths, groups = [path for path, _ in named], list(named.values())
+
+        def fetch(i: int) -> None:
+            whole = any(each.media.duration is None for each in groups[i])
             try:
-                opened = open_media(self.files, path, whole=any(each.media.duration is None for each in group))
-                self._decode(opened, group, found)
+                self._decode(open_media(self.files, paths[i], whole=whole), groups[i], found)
             except DataError as error:
-                found.update({(each.sample, each.field): error for each in group})
+                found.update({(each.sample, each.field): error for each in groups[i]})
+
+        ask_together(self.files, paths, fetch)
         return found
 
     def _decode(self, source: MediaBytes, group: Sequence[_Wanted], found: _Found) -> None:
