@@ -80,7 +80,7 @@ class DataLoader(Delivery):
         given = {"prefetch_factor": prefetch_factor, "timeout": timeout, "persistent_workers": persistent_workers}
         if not num_workers:
             _check_without_workers({**given, "multiprocessing_context": multiprocessing_context})
-        stream = RankStream(recipe, split, rank, world_size)
+        stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files)
         options = None
         if num_workers:

@@ -11,7 +11,6 @@ from time import perf_counter
 import msgspec
 from msgspec import Struct
 
-from playhead.curate.clips import import_soundfile
 from playhead.curate.config import CutConfig, WindowConfig
 from playhead.curate.inputs import LIMITS, InputSurvey, find_inputs, spans_of_shards, survey, total_rows
 from playhead.curate.job import CurateJob, OnError
@@ -26,6 +25,7 @@ from playhead.jobs import Engine, Local, default_workers
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.sidecars import write_sidecars
+from playhead.read.codecs import import_soundfile
 from playhead.store import Files, all_files, any_in_process, is_url, replacing
 
 ROWS_PER_SHARD = 2000

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from playhead.curate.clips import import_soundfile
 from playhead.curate.shard_job import RejectedWindow, ShardConfig, ShardJob, ShardSummary, summary_path
 from playhead.errors import PlayheadError
 from playhead.jobs import Engine, Local
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
+from playhead.read.codecs import import_soundfile
 from playhead.read.media_rules import MediaRules, media_rules
 from playhead.store import File, Files, all_files, open_file, replacing, writing_to
 

@@ -43,7 +43,7 @@ class Loader(Delivery):
         files: Files | None = None,
     ) -> None:
         _check_workers(workers, worker_kind, start_method, lookahead)
-        stream = RankStream(recipe, split, rank, world_size)
+        stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files)
         new_pool: Callable[[], Pool] = partial(Inline, blueprint)
         if workers and worker_kind == "thread":

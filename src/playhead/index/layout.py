@@ -86,7 +86,10 @@ class Meta(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Layout:
-    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies."""
+    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies.
+
+    `files` is the storage of the lists that its selection goes by; None: the usual.
+    """
 
     leaf: Leaf
     registered: Registered
@@ -94,6 +97,7 @@ class Layout:
     rules: tuple[Rule, ...]
     directory: Path
     generator_key: int
+    files: Files | None = None
 
     @property
     def measured(self) -> bool:
@@ -114,7 +118,7 @@ class Layout:
         return tuple(self.leaf.source.path)
 
 
-def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
+def layout_of(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Layout:
     source = leaf.source
     registered = format_of(source, leaf.path)
     spec = spec_of(source, leaf.path, registered.default_id, measured_by(leaf, recipe))
@@ -123,7 +127,7 @@ def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
-    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf))
+    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf), files)
 
 
 def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
