@@ -35,7 +35,8 @@ from rich.console import Console
 from rich.table import Table
 
 from playhead import Loader, Recipe, prepare_recipe
-from playhead.read.media import MediaBytes, open_recording
+from playhead.read.media_bytes import MediaBytes
+from playhead.read.recordings import open_recording
 
 SIZE = 32
 REPEATS = 5

@@ -162,6 +162,11 @@ def test_an_empty_sequence_beside_others_takes_their_shape_and_type() -> None:
             'field "tokens" is ragged in more',
             "pad the other",
         ),
+        (
+            [{"tokens": np.ones((4, 4, 3), np.uint8)}, {"tokens": np.ones((4, 4), np.uint8)}],
+            'field "tokens" is ragged in more',
+            "image: {size: [width, height], mode: RGB}",
+        ),
         ([{"tokens": [2**70]}, {"tokens": [1]}], 'field "tokens" holds a whole number beyond int64', "text, in `map`"),
         ([{"tokens": [1], "weights": 3}], 'field "weights" of the samples has the name', "rename it in `map`"),
     ],
@@ -301,6 +306,15 @@ def test_arrays_that_are_not_read_yet_give_the_same_batch(
     expected = outcome(lambda: packed(samples, how, 20, no_filler))
     assert outcome(lambda: packed(stored, how, 20, no_filler)) == expected
     assert outcome(lambda: packed(stored, how, 20, no_filler, Given())) == expected
+
+
+def test_arrays_that_do_not_run_along_a_pack_are_a_list_of_arrays_that_are_read() -> None:
+    pictures = [np.arange(12, dtype=np.uint8).reshape(2, 2, 3), np.ones((5, 4, 3), np.uint8)]
+    samples = [{"picture": unread({"a": each}, MemoryFiles())["a"], "tokens": [1, 2, 3]} for each in pictures]
+    found = packed(samples, HOW, 9, no_filler)["picture"]
+    assert [type(each) for each in found] == [np.ndarray] * 2
+    assert [each.tolist() for each in found] == [each.tolist() for each in pictures]
+    assert pad([{"picture": pictures[0]}] * 3)["picture"].shape == (3, 2, 2, 3)
 
 
 def test_a_foreign_byte_order_is_kept_and_is_the_machine_s_own_where_rows_are_added() -> None:

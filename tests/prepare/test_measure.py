@@ -109,6 +109,7 @@ def test_only_what_changed_is_measured_again_and_the_bytes_are_those_of_a_fresh_
         ({"seed": 7}, 0),
         ({"sequence_rate": 8000}, 0),
         ({"collate": "list", "pad_to": 64}, 0),
+        ({"image": {"shortest": 64}}, 30),
     ],
 )
 def test_what_decides_measured_lengths_makes_them_out_of_date(

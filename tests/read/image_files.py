@@ -57,3 +57,29 @@ def gif_of(screen: tuple[int, int], frame: tuple[int, int], dispose: int = 0) ->
         + struct.pack("<HHHHB", 0, 0, *frame, 0)
         + b"\x02\x02\x4c\x01\0;"
     )
+
+
+def tiff_of(size: tuple[int, int], pixels: bytes, tile: tuple[int, int] | None = None) -> bytes:
+    """A TIFF of grey, compressed, whose size and tile may be more than its pixels."""
+    held = zlib.compress(pixels)
+    tags = [(256, size[0]), (257, size[1]), (258, 8), (259, 8), (262, 1), (277, 1)]
+    first = 8 + 2 + 12 * (len(tags) + (3 if tile is None else 4)) + 4
+    tags += [(273, first), (278, size[1]), (279, len(held))] if tile is None else []
+    tags += [(322, tile[0]), (323, tile[1]), (324, first), (325, len(held))] if tile is not None else []
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + held
+
+
+def webp_of(width: int, height: int) -> bytes:
+    """The beginning of a WebP file with a canvas of a size, and nothing on it."""
+    canvas = bytes(4) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    held = b"WEBPVP8X" + struct.pack("<I", len(canvas)) + canvas
+    return b"RIFF" + struct.pack("<I", len(held)) + held
+
+
+def deep_png(values: np.ndarray[Any, Any]) -> bytes:
+    """A PNG of 16 bits, grey or coloured: Pillow writes no colours of 16 bits."""
+    height, width = values.shape[:2]
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    header = struct.pack(">IIBBBBB", width, height, 16, 2 if values.ndim == 3 else 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")

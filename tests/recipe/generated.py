@@ -37,6 +37,11 @@ augments = st.lists(
 )
 
 
+images = st.fixed_dictionaries(
+    {}, optional={"mode": st.sampled_from([None, "RGB", "L", "RGBA"]), "size": st.just([224, 196])}
+) | st.sampled_from([{"shortest": 224}, {"longest": 512}])
+
+
 def batching(kind: str, **required: Any) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({"type": st.just(kind), **required}, optional=overlong)
 
@@ -65,6 +70,7 @@ def sources(draw: st.DrawFn, name: str, weighted: bool) -> dict[str, Any]:
                 "ids": fields,
                 "keep": st.dictionaries(fields, rules, max_size=2),
                 "augment": augments,
+                "image": images,
                 "columns": st.lists(fields, max_size=2),
                 "options": st.dictionaries(st.sampled_from(["x", "y"]), st.none() | st.integers() | st.just("$${X}")),
             },
@@ -97,6 +103,7 @@ deliveries = st.fixed_dictionaries(
     optional={
         "map": st.just("maps:crop"),
         "decode": st.booleans(),
+        "image": images,
         "media": st.booleans() | st.just({"allow": ["s3://speech/", "audio"], "max_seconds": 10}),
         "collate": st.sampled_from(["pad", "list", "batches:stack"]),
         "fields": st.lists(fields, min_size=1, max_size=2),

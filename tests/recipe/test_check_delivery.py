@@ -40,6 +40,9 @@ GOOD = {
     "media left alone": recipe(media=False),
     "media from elsewhere": recipe(media={"allow": ["s3://speech/clean/", "audio"], "max_seconds": 60}),
     "cutting": recipe(on_length_mismatch="truncate"),
+    "images of a size": recipe(image={"mode": "RGB", "size": [224, 224]}),
+    "images of a source": recipe(source(image={"mode": None, "shortest": 256}), image={"longest": 512}),
+    "large images": recipe(image={"size": [9000, 9000]}, media={"max_pixels": 81_000_000}),
 }
 
 BAD = {
@@ -48,11 +51,30 @@ BAD = {
     "media with a query": (recipe(media={"allow": ["https://h/a?b=c"]}), "media.allow[0]: does not name"),
     "media of a metadata server": (recipe(media={"allow": "http://169.254.169.254/"}), "media.allow[0]: is on the"),
     "a limit that is none": (recipe(media={"max_bytes": 0}), "media.max_bytes: is not what is expected"),
+    "a limit of no pixels": (recipe(media={"max_pixels": 0}), "media.max_pixels: is not what is expected"),
+    "images resized in two ways": (
+        recipe(image={"size": [8, 8], "shortest": 8}),
+        "image: an image is resized in one way",
+    ),
+    "a source's images resized in two ways": (
+        recipe(source(image={"shortest": 8, "longest": 8})),
+        "sources[0].image: an image is resized in one way",
+    ),
+    "images of no size": (recipe(image={"size": [0, 8]}), "image.size[0]: is not what is expected"),
+    "images of one number": (recipe(image={"size": 224}), "image.size: is not what is expected"),
+    "images beyond the limit": (recipe(image={"size": [9000, 9000]}), "image.size: is more than one image may have"),
+    "sides beyond the limit": (recipe(image={"shortest": 9000}), "image.shortest: is more than one image may have"),
+    "evaluated images beyond the limit": (
+        evaluated(FIXED, dev={"image": {"longest": 10**8}}),
+        "evaluation.dev.sources[0].image.longest: is more than",
+    ),
+    "an unknown mode": (recipe(image={"mode": "rgb"}), "image.mode: is not a known value"),
+    "a misspelt key of images": (recipe(image={"sise": [8, 8]}), "image.sise: there is no such key"),
     "a misspelt key of media": (recipe(media={"alow": []}), "media.alow: there is no such key"),
     "a map that names no function": (recipe(map="crop"), "map: this does not name a function"),
     "a source's map that names no function": (recipe(source(map="a/b:c")), "sources[0].map: this does not"),
     "a collate that is not known": (recipe(collate="padd"), "collate: this does not name a function"),
-    "no fields": (recipe(fields=[]), "fields: there are none"),
+    "no fields": (recipe(fields=[]), "fields: is empty"),
     "packs padded to a number": (recipe(batching=PACK, pad_to=64), "pad_to: 64: packs are filled up to their own"),
     "fixed batches padded to a bucket": (recipe(pad_to="bucket"), "pad_to: bucket: there is nothing to pad to"),
     "budgets padded to a bucket": (recipe(batching=BUDGET, pad_to="bucket"), "pad_to: bucket: there is nothing"),
@@ -118,6 +140,8 @@ def test_the_remedy_is_named():
     assert "batching of type budget" in str(refusal(BAD["budgets of a full size"][0]))
     assert "did you mean `uint64`?" in str(refusal(BAD["an unknown dtype"][0]))
     assert "did you mean `labels`?" in str(refusal(BAD["padding of no field"][0]))
+    assert "one of: L, RGB, RGBA" in str(refusal(BAD["an unknown mode"][0]))
+    assert "`media: {max_pixels: ...}`" in str(refusal(BAD["sides beyond the limit"][0]))
     assert "true or false" in str(refusal(BAD["a word that is no truth"][0]))
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from playhead.errors import DataError
 from playhead.read.codecs import SoundFile, import_soundfile, said
-from playhead.read.media import MediaBytes, Timed, open_media, segment_frames
+from playhead.read.media_bytes import MediaBytes, open_media
+from playhead.read.recordings import Timed, segment_frames
 from playhead.read.wav import MAGICS, NoDecoderError, Wav, open_wav
 from playhead.store import Files
 from playhead.types import Array

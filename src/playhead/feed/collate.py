@@ -152,6 +152,14 @@ class _Making:
         else:
             place[...] = np.asarray(array)
 
+    def on_its_own(self, value: Any) -> Any:
+        """A value of one sample; an array that is not read yet has a place of its own."""
+        if type(value) is not StoredArray:
+            return value
+        place: Array = np.empty(value.shape, value.dtype)
+        self._unread.append((value, place))
+        return place
+
     def read(self) -> None:
         """Read what is not read yet, all of it together."""
         read_into(self._unread)
@@ -288,7 +296,7 @@ def _entries(name: str, values: list[Any], making: _Making) -> Array | list[Any]
         return making.column(column_of(name, values, declared), name)
     if declared is not None:
         raise misfit(name, values[other], declared, other)
-    return [*values, *[None] * (making.num_rows - len(values))]
+    return [*map(making.on_its_own, values), *[None] * (making.num_rows - len(values))]
 
 
 def _flat_column(name: str, flat: Array, sizes: list[int], making: _Making, length: int | None) -> Payload:
@@ -373,7 +381,8 @@ def _inner(name: str, arrays: list[Array | StoredArray]) -> tuple[int, ...]:
             f'field "{name}" is ragged in more than its first axis',
             found=f"shapes {', '.join(str(array.shape) for array in arrays[:8])}",
             expected="arrays that differ in their first axis only",
-            fix="pad the other axes in `map`, or give a `collate` function",
+            fix="make images alike with `image: {size: [width, height], mode: RGB}`, pad the other axes in `map`, "
+            "or say `collate: list`",
         )
     return found.pop() if found else max((array.shape[1:] for array in arrays), key=len)
 

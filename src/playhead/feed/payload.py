@@ -13,10 +13,10 @@ from playhead.recipe.tree import Leaf, noises_of
 from playhead.recipe.values import Recipe
 
 _OF_RECIPE = (
-    *("map", "collate", "decode", "media", "audio", "augment", "fields", "sequence", "sequence_rate"),
+    *("map", "collate", "decode", "media", "audio", "image", "augment", "fields", "sequence", "sequence_rate"),
     *("pad_to", "pad_batch", "pad_values", "masks", "dtypes", "on_length_mismatch", "length_tolerance"),
 )
-_OF_SOURCE = ["map", "audio", "augment", "options"]
+_OF_SOURCE = ["map", "audio", "image", "augment", "options"]
 _OF_NOISE = ["audio", "options"]
 
 

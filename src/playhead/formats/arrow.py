@@ -74,7 +74,7 @@ _MOST_FILES = 1 << 10
 
 
 class ArrowOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """`columns` are the ones to read, all by default; `audio` are those that hold recordings.
+    """`columns` are the ones to read, all by default; `audio` are those that hold recordings, `image` images.
 
     `indices` is an Arrow file of row numbers: the rows of the source, in order, out of those of all its files.
     `allow_no_end` accepts a stream without the mark of its end.
@@ -82,12 +82,13 @@ class ArrowOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
     columns: list[str] | None = None
     audio: list[str] = field(default_factory=list)
+    image: list[str] = field(default_factory=list)
     indices: list[str] = field(default_factory=list)
     allow_no_end: bool = False
 
     @property
     def of_columns(self) -> ColumnOptions:
-        return ColumnOptions(self.columns, self.audio)
+        return ColumnOptions(self.columns, self.audio, self.image)
 
 
 @register("arrow", extensions=(".arrow",), raw_members=False, options=ArrowOptions, path_options=("indices",))

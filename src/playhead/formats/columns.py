@@ -1,7 +1,7 @@
 """Columns of Arrow memory as rows: what the formats `parquet` and `arrow` share.
 
 Values are Python values, as Arrow itself gives them, but for lists of numbers, which are numpy arrays, and for
-timestamps and durations in nanoseconds, which are numpy's own. Columns of recordings become `Media`.
+timestamps and durations in nanoseconds, which are numpy's own. Columns of recordings and images become `Media`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ from playhead.types import Array, IntArray
 Column = Callable[[IntArray], list[Any]]
 
 _FEATURES = b"huggingface"
-_MEDIA_FEATURES: dict[str, MediaKind] = {"Audio": "audio"}  # by the type of a feature in Hugging Face's metadata
+_MEDIA_FEATURES: dict[str, MediaKind] = {
+    "Audio": "audio",
+    "Image": "image",
+}  # by the type of a feature in Hugging Face's metadata
 
 
 class ColumnOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """`columns` are the ones to read, all by default; `audio` are those that hold recordings.
+    """`columns` are the ones to read, all by default; `audio` are those that hold recordings, `image` images.
 
-    A column of Hugging Face's type Audio needs no mention.
+    A column of Hugging Face's type Audio or Image needs no mention.
     """
 
     columns: list[str] | None = None
     audio: list[str] = field(default_factory=list)
+    image: list[str] = field(default_factory=list)
 
 
 def load_pyarrow() -> Any:
@@ -121,7 +125,7 @@ def chosen_columns(path: str, schema: Any, options: ColumnOptions) -> list[str]:
     if len({*names}) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f'{path}: two columns are called "{twice}"', expected="a name of its own for each column")
-    for name in (*(options.columns or ()), *options.audio):
+    for name in (*(options.columns or ()), *options.audio, *options.image):
         if name not in names:
             raise missing_column(path, name, names)
     chosen = names if options.columns is None else [name for name in names if name in options.columns]
@@ -181,7 +185,7 @@ class ColumnNames:
 
 def media_columns(schema: Any, options: ColumnOptions) -> dict[str, MediaKind]:
     """The columns that hold media, by the options or by the features that Hugging Face writes into the schema."""
-    found: dict[str, MediaKind] = dict.fromkeys(options.audio, "audio")
+    found: dict[str, MediaKind] = {**dict.fromkeys(options.audio, "audio"), **dict.fromkeys(options.image, "image")}
     for name, kind in _features(schema).items():
         if kind in _MEDIA_FEATURES and name in schema.names and _holds_media(schema.field(name).type):
             found.setdefault(name, _MEDIA_FEATURES[kind])
@@ -217,7 +221,7 @@ def _maker(path: str, column: Any, kind: MediaKind, base: str) -> Callable[[Any]
             f'{path}: column "{column.name}" holds no {kind}',
             found=str(column.type)[:200],
             expected="bytes, a path, or a struct of `bytes` and `path`",
-            fix="correct `options: {audio: [...]}`",
+            fix=f"correct `options: {{{kind}: [...]}}`",
         )
 
     def medium(value: Any) -> Media | None:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from playhead.errors import DataError
+from playhead.errors import DataError, RecipeError
 from playhead.formats import sidecar
 from playhead.formats.collect import Collector
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
@@ -34,7 +34,9 @@ _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
 class MediaFields(Struct, frozen=True, forbid_unknown_fields=True):
-    """The fields of a row that name a medium: its path and, where they are, the offset and duration of a segment."""
+    """The fields of a row that name a medium: its path and, of audio, where they are, the offset and duration of a
+    segment.
+    """
 
     path: str
     offset: str | None = None
@@ -128,7 +130,14 @@ class Jsonl:
         return _scan(open_file(files, shard.name), section, spec, limits, self._kind)
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
-        return _JsonlReader(options_of(JsonlOptions, source.options).media)
+        media = options_of(JsonlOptions, source.options).media
+        for name, fields in media.items():
+            if fields.kind != "audio" and (fields.offset or fields.duration):
+                raise RecipeError(
+                    f'source "{source.name}": options.media.{name}: an {fields.kind} has no segments',
+                    fix="remove `offset` and `duration`",
+                )
+        return _JsonlReader(media)
 
     def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
         if compression_of(shard.name) is None:

@@ -115,7 +115,8 @@ def source_of(
     files = list(dict.fromkeys(piece.path for piece in pieces))
     options = dict(fields.pop("options", {}))
     options.setdefault("columns", list(dataset.column_names))
-    options.setdefault("audio", [name for name, kind in dataset.features.items() if type(kind).__name__ == "Audio"])
+    options.setdefault("audio", _columns_of(dataset, "Audio"))
+    options.setdefault("image", _columns_of(dataset, "Image"))
     indices = _indices_path(dataset, pieces, files)
     if indices is None:
         rows = _rows(dataset, pieces, files)
@@ -123,6 +124,10 @@ def source_of(
     if indices is not None:
         options["indices"] = indices
     return {"name": name, "format": "arrow", "path": files, "options": options, **fields}
+
+
+def _columns_of(dataset: Any, feature: str) -> list[str]:
+    return [name for name, kind in dataset.features.items() if type(kind).__name__ == feature]
 
 
 class _Piece(NamedTuple):

@@ -18,7 +18,7 @@ from playhead.errors import RecipeError
 from playhead.fingerprint import digest
 from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.augments import Augment
-from playhead.recipe.values import KeepRule, Length, Source
+from playhead.recipe.values import ImageOptions, KeepRule, Length, Source
 
 
 class Match(Struct, frozen=True):
@@ -64,7 +64,7 @@ class Spec(Struct, frozen=True):
     """What an index holds of every row. `measured` stands for all that decides lengths which are measured.
 
     `tokenizers` are the digests of the tokenizers that count tokens, by their paths; `audio_changes` the augmentations
-    that change how long audio is.
+    that change how long audio is; `image` how images whose patches are counted are resized.
     """
 
     length: Length | None = None
@@ -76,6 +76,7 @@ class Spec(Struct, frozen=True):
     measured: str | None = None
     tokenizers: dict[str, str] = field(default_factory=dict)
     audio_changes: tuple[Augment, ...] = ()
+    image: ImageOptions | None = None
 
     @property
     def scanned(self) -> Spec:

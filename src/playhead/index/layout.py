@@ -26,7 +26,7 @@ from playhead.formats.spec import Rule, Spec, rules_of, spec_of
 from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.imports import source_digest
 from playhead.recipe.tree import Leaf, length_changes, map_of, sample_key, tokenize_of
-from playhead.recipe.values import Recipe
+from playhead.recipe.values import ImageOptions, Recipe
 from playhead.store import Files, Stamp, load_bytes, unreadable
 
 VERSION = 3
@@ -124,6 +124,9 @@ def layout_of(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Layout:
     spec = spec_of(source, leaf.path, registered.default_id, measured_by(leaf, recipe))
     if source.length is not None and any(term.in_seconds for term in source.length.terms):
         spec = msgspec.structs.replace(spec, audio_changes=length_changes(recipe, leaf))
+    if source.length is not None and any(term.image for term in source.length.terms):
+        resized = msgspec.structs.replace(source.image or recipe.image, mode=None)
+        spec = msgspec.structs.replace(spec, image=resized)
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
@@ -134,16 +137,18 @@ def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
     """A digest of what decides measured lengths; None for lengths that are not measured.
 
     That is the map's name and the text of the module it is named in, so that an edited map is noticed (what that module
-    imports does not count); whether samples are decoded, and how tokenized; the sequence field and, for seconds, its
-    rate.
+    imports does not count); whether samples are decoded, how images are, and texts are tokenized; the sequence field
+    and, for seconds, its rate.
     """
     length = leaf.source.length
     if length is None or not length.measure:
         return None
     named = map_of(recipe, leaf)
     rate = recipe.sequence_rate if length.unit == "seconds" else None
-    made = [named and [named[0], source_digest(*named)], recipe.decode, recipe.media, recipe.sequence, rate]
+    made: list[Any] = [named and [named[0], source_digest(*named)], recipe.decode, recipe.media, recipe.sequence, rate]
     tokens = tokens_by_digest(recipe, leaf)
+    image = leaf.source.image or recipe.image
+    made += [] if image == ImageOptions() else [image]
     return digest([*made, tokens] if tokens else made)
 
 

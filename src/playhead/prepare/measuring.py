@@ -63,7 +63,7 @@ class HeaderMeter:
             rows = stretch.rows(low, high, fetch)
             for i, sample in enumerate(decoder.undecoded(decoder.raw(rows))):
                 try:
-                    counted.add(UndecodedRow(sample, self.files, decoder.rules))
+                    counted.add(UndecodedRow(sample, self.files, decoder.rules, decoder.image))
                 except (SampleError, DataError) as error:
                     name = f'source "{self.leaf.source.name}", raw row {stretch.raw_row + low + i:,}'
                     error.at_row(name, rows.place(i))

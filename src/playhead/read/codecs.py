@@ -227,7 +227,7 @@ class MediaStream(io.RawIOBase):
 def decoders() -> dict[str, str]:
     """What decodes, by container: it may decide the last bits of samples. Nothing is imported for it."""
     own = "soundfile" if find_spec("miniaudio") is None else "miniaudio"
-    return {"flac": own, "mp3": own, "other": "soundfile", "rate": "soxr"}
+    return {"flac": own, "mp3": own, "other": "soundfile", "rate": "soxr", "image": "Pillow"}
 
 
 def import_soundfile() -> Any:

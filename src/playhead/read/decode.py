@@ -1,4 +1,4 @@
-"""Members of a sample decoded by their extension: json, text, npy, audio; everything else stays bytes."""
+"""Members of a sample decoded by their extension: json, text, npy, audio, images; everything else stays bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from playhead.errors import SampleError
-from playhead.formats.media import Media
+from playhead.formats.media import Media, MediaKind
 from playhead.formats.rows import Sample
 from playhead.read.stored import Dtype, StoredArray
 from playhead.store import Buffer, Extent
@@ -23,7 +23,10 @@ _LONGEST_HEADER = 1 << 12
 _VERSIONS = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}  # and how many bytes say how long the header is
 _PLAIN_KINDS = "biufc"
 _MOST_AXES = 32
-_AUDIO = frozenset({"wav", "flac", "mp3", "ogg", "oga", "opus", "aiff", "aif", "aifc", "w64", "caf", "au"})
+_MEDIA: dict[str, MediaKind] = {
+    **dict.fromkeys(["wav", "flac", "mp3", "ogg", "oga", "opus", "aiff", "aif", "aifc", "w64", "caf", "au"], "audio"),
+    **dict.fromkeys(["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"], "image"),
+}
 
 
 def decoded(sample: Sample) -> Sample:
@@ -50,21 +53,21 @@ def decoded_until(samples: list[Sample]) -> tuple[list[Sample], SampleError | No
 
 
 def with_media(samples: list[Sample]) -> list[Sample]:
-    """The samples with their members of audio as media, to be decoded with the others."""
+    """The samples with their members of audio and images as media, to be decoded with the others."""
     return [
-        {name: _medium(name, value) if _is_audio(name, value) else value for name, value in sample.items()}
-        if any(_is_audio(name, value) for name, value in sample.items())
+        {name: _medium(name, value) if _is_media(name, value) else value for name, value in sample.items()}
+        if any(_is_media(name, value) for name, value in sample.items())
         else sample
         for sample in samples
     ]
 
 
-def _is_audio(name: str, value: Any) -> bool:
-    return (type(value) is bytes or type(value) is Extent) and name.rpartition(".")[2] in _AUDIO
+def _is_media(name: str, value: Any) -> bool:
+    return (type(value) is bytes or type(value) is Extent) and name.rpartition(".")[2] in _MEDIA
 
 
 def _medium(name: str, data: bytes | Extent) -> Media:
-    return Media("audio", data, f'member "{name}"')
+    return Media(_MEDIA[name.rpartition(".")[2]], data, f'member "{name}"')
 
 
 def _decode(name: str, data: bytes | Extent) -> Any:

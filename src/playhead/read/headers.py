@@ -10,9 +10,12 @@ from playhead.formats.media import Media, MediaKind
 from playhead.formats.row_lengths import num_bytes
 from playhead.formats.rows import Sample
 from playhead.formats.tokens import field_of
-from playhead.read.images import image_size
-from playhead.read.media import open_medium, open_recording, segment_frames
+from playhead.read.image_headers import image_size
+from playhead.read.images import delivered_size
+from playhead.read.media_bytes import open_medium
 from playhead.read.media_rules import MediaRules
+from playhead.read.recordings import open_recording, segment_frames
+from playhead.recipe.values import ImageOptions
 from playhead.store import Files
 
 
@@ -37,11 +40,15 @@ def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) 
 
 @dataclass(frozen=True)
 class UndecodedRow:
-    """A sample whose media are not decoded, seen as a row: their headers are read where they are asked for."""
+    """A sample whose media are not decoded, seen as a row: their headers are read where they are asked for.
+
+    Images are as large as they are delivered.
+    """
 
     value: Sample
     files: Files
     rules: MediaRules
+    image: ImageOptions
 
     def get(self, field: str) -> Any:
         return field_of(self.value, field)
@@ -56,7 +63,8 @@ class UndecodedRow:
         return audio_seconds_of(self._media(field, "audio"), self.files, self.rules, field)
 
     def image_size(self, field: str) -> tuple[int, int]:
-        return image_size_of(self._media(field, "image"), self.files, self.rules, field)
+        size = image_size_of(self._media(field, "image"), self.files, self.rules, field)
+        return delivered_size(size, self.image)
 
     def _media(self, field: str, kind: MediaKind) -> Media:
         found = self.value.get(field)

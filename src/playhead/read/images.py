@@ -1,146 +1,136 @@
-"""Images by Pillow: opened by what they begin with, their size read from the header.
-
-Only these decoders of Pillow are reached, never one that starts another program, and each directly: `Image.open` would
-compare sizes with a limit of the whole process, and warn.
-"""
+"""Images decoded by Pillow, within limits, as the recipe wants them: their mode and size."""
 
 from __future__ import annotations
 
 import io
-import struct
-from importlib import import_module
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from playhead.errors import PlayheadError, RecipeError, SampleError
-from playhead.read.codecs import MediaStream
-from playhead.read.wav import NoDecoderError, Readable
-from playhead.store import Buffer
+import numpy as np
 
-_BUFFER_BYTES = 1 << 14
-_LONGEST_HEADER = 1 << 26
-_ORIENTATION = 0x0112  # of EXIF
-_TURNED = (5, 6, 7, 8)  # orientations that swap width and height
+from playhead.errors import PlayheadError, SampleError
+from playhead.formats.media import Media
+from playhead.read.image_headers import ImageHeader, broken_image, container_of, open_image, pillow, read_header
+from playhead.read.media_rules import MediaRules, too_large
+from playhead.read.stored import StoredArray
+from playhead.read.wav import Readable
+from playhead.recipe.values import ImageOptions
 
-
-class _Container(NamedTuple):
-    """What the first bytes of files are, and the class of Pillow that opens them."""
-
-    magics: tuple[bytes, ...]
-    module: str
-    opens: str
-
-
-_CONTAINERS = {
-    "JPEG": _Container((b"\xff\xd8\xff",), "JpegImagePlugin", "JpegImageFile"),
-    "PNG": _Container((b"\x89PNG\r\n\x1a\n",), "PngImagePlugin", "PngImageFile"),
-    "GIF": _Container((b"GIF87a", b"GIF89a"), "GifImagePlugin", "GifImageFile"),
-    "WebP": _Container((b"RIFF",), "WebPImagePlugin", "WebPImageFile"),
-    "BMP": _Container((b"BM",), "BmpImagePlugin", "BmpImageFile"),
-    "TIFF": _Container((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "TiffImagePlugin", "TiffImageFile"),
+_PIXEL_BYTES = 4  # of an image in memory, in the modes of Pillow that take most
+_TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
 }
+_WITH_ALPHA = ("RGBA", "RGBa", "LA", "La", "PA")
+_TIFF_BITS = 258
+_UINT8 = np.dtype(np.uint8)
 
 
-def image_size(source: Readable) -> tuple[int, int]:
-    """The width and height that an image has in samples, of which only the header is read.
+def delivered_size(size: tuple[int, int], how: ImageOptions) -> tuple[int, int]:
+    """The width and height that an image of a size is delivered with."""
+    if how.size is not None:
+        return how.size
+    wanted, side = (how.shortest, min(size)) if how.shortest is not None else (how.longest, max(size))
+    if wanted is None:
+        return size
+    width, height = (max(1, length * wanted // side) for length in size)
+    return width, height
 
-    Where an EXIF orientation stands before the pixels (JPEG, TIFF) it is taken into account; in PNG and WebP it may
-    come after them, and the size is the one stored. A broken header is a SampleError.
+
+def decode_image(
+    source: Readable, group: Sequence[Media], rules: MediaRules, how: ImageOptions
+) -> list[dict[str, Any] | SampleError]:
+    """An image for each that wants it, or why there is none.
+
+    It is an array of uint8, of shape (height, width, channels), or (height, width) where it is grey. Of several frames
+    it is the first. Law: what the header says is compared with the limits before room is made for pixels.
     """
-    container = _container(source)
-    stream = MediaStream(_Header(source))
-    file: BinaryIO = io.BufferedReader(stream, _BUFFER_BYTES)
     try:
-        if container in _SIZES:
-            return _SIZES[container](file)
-        image = _opened(container, file)
-        width, height = image.size
-        turned = container == "JPEG" and image.getexif().get(_ORIENTATION) in _TURNED
+        return [{"": _decoded(source, rules, how)}] * len(group)
+    except SampleError as error:
+        return [error] * len(group)
+
+
+def _decoded(source: Readable, rules: MediaRules, how: ImageOptions) -> StoredArray:
+    container, path = container_of(source), source.path
+    if source.size > rules.max_bytes:
+        raise too_large(path, f"{source.size:,} bytes", f"{rules.max_bytes:,} at most", "max_bytes")
+    file = io.BytesIO(source.read(0, source.size))
+    try:
+        header = read_header(container, file)
+        size = delivered_size(header.turned_size, how)
+        _check_limits(path, header, size, rules)
+        image = _in_mode(path, container, _turned(container, header, file), how)
+        if image.size != size:
+            image = image.resize(size, pillow("Image").Resampling.BICUBIC)
     except (PlayheadError, MemoryError):
         raise
     except Exception as error:  # broken bytes make Pillow raise nearly anything
-        raise stream.problem or _broken(source.path, container, error) from error
-    return (height, width) if turned else (width, height)
+        raise broken_image(path, container, error) from error
+    bands = () if image.mode == "L" else (len(image.mode),)
+    return StoredArray(image.tobytes(), _UINT8, (image.height, image.width, *bands))
 
 
-class _Header:
-    """The beginning of a medium, as far as it is asked for; more than a header can be is refused."""
-
-    def __init__(self, source: Readable) -> None:
-        self._source, self._num_bytes = source, 0
-        self.path, self.size = source.path, source.size
-
-    def read(self, offset: int, size: int) -> Buffer:
-        self._num_bytes += size
-        if self._num_bytes > _LONGEST_HEADER:
-            raise SampleError(
-                f"{self.path}: its header does not end",
-                found=f"{_LONGEST_HEADER:,} bytes without the size of the image",
-                fix="write the image again, without what was added to it",
-            )
-        return self._source.read(offset, size)
+def _check_limits(path: str, header: ImageHeader, delivered: tuple[int, int], rules: MediaRules) -> None:
+    """Refuse an image by its header. Pillow resizes the rows first, then the columns."""
+    (width, height), (new_width, new_height) = header.turned_size, delivered
+    num_pixels = max(width * height, header.tile_pixels, new_width * new_height)
+    if delivered != header.turned_size:
+        num_pixels = max(num_pixels, new_width * height)
+    found = f"{width:,} x {height:,} pixels"
+    if num_pixels > width * height:
+        found += f", {num_pixels:,} of them while it is decoded and resized"
+    if num_pixels > rules.max_pixels:
+        raise too_large(path, found, f"{rules.max_pixels:,} pixels at most", "max_pixels")
+    if num_pixels * _PIXEL_BYTES > rules.max_bytes:
+        expected = f"{rules.max_bytes:,} bytes at most, {_PIXEL_BYTES} for a pixel"
+        raise too_large(path, found, expected, "max_bytes")
 
 
-def _container(source: Readable) -> str:
-    """The name of the container by its magic."""
-    head = bytes(source.read(0, 12))
-    for name, container in _CONTAINERS.items():
-        if head.startswith(container.magics) and (name != "WebP" or head[8:] == b"WEBP"):
-            return name
-    raise NoDecoderError(
-        f"{source.path}: there is no decoder for this image",
-        found=f"it begins with {head!r}" if head else "it is empty",
-        expected=", ".join(_CONTAINERS),
-        fix="store it as one of these, or say `media: false` and decode it in the map",
-    )
+def _turned(container: str, header: ImageHeader, file: io.BytesIO) -> Any:
+    """The image with its pixels, upright. Pillow turns a TIFF itself."""
+    image = header.image
+    if image is None:
+        file.seek(0)
+        image = open_image(container, file)
+    image.load()
+    if container != "TIFF" and header.orientation in _TURNS:
+        image = image.transpose(pillow("Image").Transpose[_TURNS[header.orientation]])
+    if image.size != header.turned_size:
+        raise ValueError(f"its pixels are {image.size}, and its header says {header.turned_size}")
+    return image
 
 
-def _opened(container: str, file: Any) -> Any:
-    """The image, of which Pillow has read the header."""
-    try:
-        found = import_module(f"PIL.{_CONTAINERS[container].module}")
-    except ImportError as error:
-        raise RecipeError(
-            "images need the package Pillow, which cannot be imported",
-            found=str(error),
-            fix="pip install 'playhead[image]', or leave them as they are with `media: false`",
-        ) from None
-    return getattr(found, _CONTAINERS[container].opens)(file)
+def _in_mode(path: str, container: str, image: Any, how: ImageOptions) -> Any:
+    """The image with 8 bits a band, in the mode that is wanted or, of those that are delivered, is nearest to its own.
+
+    Of 16 bits the higher 8 are kept, which is what Pillow does with colours of 16 bits.
+    """
+    if image.mode.startswith("I;16") or (image.mode == "I" and container == "PNG"):
+        bits = image.tag_v2[_TIFF_BITS][0] if container == "TIFF" else 16
+        grey = (np.asarray(image) >> bits - 8).astype(np.uint8)
+        image = pillow("Image").fromarray(grey)
+    if image.mode in ("I", "F"):
+        raise SampleError(
+            f"{path}: its pixels are numbers without a range",
+            found="whole numbers of 32 bits, or signed ones" if image.mode == "I" else "fractions",
+            expected="8 or 16 bits, from black to white",
+            fix="write it again with 8 or 16 bits, or say `media: false` and decode it in the map",
+        )
+    mode = how.mode or _nearest_mode(image)
+    if mode == image.mode:
+        return image
+    if mode != "RGBA":
+        image.info.pop("transparency", None)
+    return image.convert(mode)
 
 
-def _webp_size(file: BinaryIO) -> tuple[int, int]:
-    """By hand: Pillow reads a WebP file whole, and makes room for its pixels, where it opens it."""
-    head = file.read(30)
-    if len(head) == 30 and head[12:16] == b"VP8X":
-        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
-    if len(head) == 30 and head[12:16] == b"VP8L" and head[20] == 0x2F:
-        bits = int.from_bytes(head[21:25], "little")
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if len(head) == 30 and head[12:16] == b"VP8 " and head[23:26] == b"\x9d\x01\x2a":
-        width, height = struct.unpack("<HH", head[26:30])
-        return width & 0x3FFF, height & 0x3FFF
-    raise ValueError(f"no WebP header: {head[12:30]!r}")
-
-
-def _gif_size(file: BinaryIO) -> tuple[int, int]:
-    """By hand: of a frame larger than its screen Pillow may make room for the pixels where it opens it."""
-    width, height, flags = struct.unpack("<6xHHB2x", file.read(13))
-    file.read(3 << (flags & 7) + 1 if flags & 0x80 else 0)
-    while (block := file.read(1)) == b"!":
-        file.read(1)
-        while size := file.read(1)[0]:
-            file.read(size)
-    if block != b",":
-        raise ValueError("no image in the GIF file")
-    left, top, frame_width, frame_height = struct.unpack("<HHHH", file.read(8))
-    return max(width, left + frame_width), max(height, top + frame_height)
-
-
-_SIZES = {"WebP": _webp_size, "GIF": _gif_size}
-
-
-def _broken(path: str, container: str, error: Exception) -> SampleError:
-    return SampleError(
-        f"{path}: is not a {container} file that can be decoded",
-        found=f"{type(error).__name__}: {str(error) or 'it ends early'}"[:200],
-        fix="restore the file",
-    )
+def _nearest_mode(image: Any) -> str:
+    if image.mode in ("1", "L"):
+        return "L"
+    return "RGBA" if image.mode in _WITH_ALPHA or (image.mode == "P" and image.has_transparency_data) else "RGB"

@@ -30,6 +30,7 @@ class MediaRules:
     allow: tuple[str, ...] = ()
     max_seconds: float = MediaOptions().max_seconds
     max_bytes: int = MediaOptions().max_bytes
+    max_pixels: int = MediaOptions().max_pixels
     allowed_by: str = "`media: {allow: [...]}` of the recipe"
 
     def resolve(self, media: Media) -> str:
@@ -91,7 +92,13 @@ def media_rules(paths: Iterable[str], options: MediaOptions | bool = True) -> Me
     """The rules of a source whose files are at `paths` (patterns too)."""
     given = options if isinstance(options, MediaOptions) else MediaOptions()
     roots = dict.fromkeys(map(_root, paths))
-    return MediaRules(tuple(roots), tuple(given.allow), given.max_seconds, given.max_bytes)
+    return MediaRules(tuple(roots), tuple(given.allow), given.max_seconds, given.max_bytes, given.max_pixels)
+
+
+def too_large(path: str, found: str, expected: str, limit: str) -> SampleError:
+    """A medium beyond one of the limits."""
+    fix = f"leave the row out, or raise the limit in the recipe: `media: {{{limit}: ...}}`"
+    return SampleError(f"{path}: is too large for one sample", found=found, expected=expected, fix=fix)
 
 
 def _root(path: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from playhead.errors import DataError, SampleError
 from playhead.formats.lengths import MISSING, planned_seconds
+from playhead.formats.registry import format_of
 from playhead.formats.row_lengths import RowLengths, num_bytes
 from playhead.formats.rows import Sample
 from playhead.formats.tokens import field_of
@@ -35,7 +36,6 @@ class Recount:
     changes: Sequence[Augment]
     tolerance_seconds: float
     shorter_passes: bool = False
-    layout: str = "HWC"
 
     @property
     def tolerance(self) -> int:
@@ -53,7 +53,7 @@ class Recount:
         try:
             for raw, sample in zip(raws, samples, strict=False):
                 made = self._cut_to_row(sample)
-                lengths.add(_Delivered(raw, made, self.layout))
+                lengths.add(_Delivered(raw, made))
                 done.append(made)
         except DataError as error:
             problem = SampleError(error.problem, found=error.found, expected=error.expected, fix=error.fix)
@@ -90,13 +90,19 @@ class Recount:
 
 
 def recount_of(recipe: Recipe, leaf: Leaf) -> Recount | None:
-    """None where lengths are not counted by terms."""
+    """None where lengths are not counted by terms, or an image that is to be counted is not decoded."""
     length = leaf.source.length
     if length is None or not length.by_terms:
+        return None
+    if any(term.image for term in length.terms) and not _decodes_media(recipe, leaf):
         return None
     changes = length_changes(recipe, leaf)
     shorter_passes = may_be_shorter(changes) or recipe.on_length_mismatch != "error"
     return Recount(length, changes, recipe.length_tolerance, shorter_passes)
+
+
+def _decodes_media(recipe: Recipe, leaf: Leaf) -> bool:
+    return recipe.media is not False and (recipe.decode or not format_of(leaf.source, leaf.path).raw_members)
 
 
 def _seconds(sample: Sample, field: str) -> float | None:
@@ -111,7 +117,6 @@ class _Delivered:
 
     raw: Sample
     value: Sample
-    layout: str
 
     def get(self, field: str) -> Any:
         found = field_of(self.value, field)
@@ -130,5 +135,4 @@ class _Delivered:
         shape: tuple[int, ...] = getattr(self.value.get(field), "shape", ())
         if len(shape) not in (2, 3):
             raise DataError(f'field "{field}" is not an image', found=type(self.value.get(field)).__name__)
-        height, width = shape[-2:] if self.layout == "CHW" else shape[:2]
-        return width, height
+        return shape[1], shape[0]

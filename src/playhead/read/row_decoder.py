@@ -28,6 +28,7 @@ class RowDecoder:
         self._media = self.rules if recipe.media is not False else None
         self._takes_extents = self._decodes if found.raw_members else self._media is not None
         self._audio = leaf.source.audio or recipe.audio
+        self.image = leaf.source.image or recipe.image
 
     @property
     def may_hold_media(self) -> bool:
@@ -61,7 +62,7 @@ class RowDecoder:
         """Samples with `Media` values fetched and decoded, up to the first that fails, and how that one does."""
         problem: SampleError | DataError | None = None
         if self._media is not None and self.may_hold_media:
-            samples, problem = decode_media(samples, self._files, self._media, self._audio)
+            samples, problem = decode_media(samples, self._files, self._media, self._audio, self.image)
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem

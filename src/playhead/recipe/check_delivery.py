@@ -6,7 +6,7 @@ from playhead.errors import RecipeError
 from playhead.recipe.check_source import check_tokenize
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Branch, Leaf, branches, evaluation_branch
-from playhead.recipe.values import Batching, Bucket, Budget, MediaOptions, Pack, Recipe
+from playhead.recipe.values import Batching, Bucket, Budget, ImageOptions, MediaOptions, Pack, Recipe
 from playhead.recipe.words import nearest
 from playhead.store.addresses import is_link_local, is_url, without_query
 
@@ -21,10 +21,11 @@ def check_delivery(recipe: Recipe) -> None:
     if recipe.collate not in COLLATES:
         check_function_name(recipe.collate, "collate")
     if recipe.fields is not None and not recipe.fields:
-        raise RecipeError("fields: there are none", fix="name those to deliver, or remove the line for all of them")
+        raise RecipeError("fields: is empty", fix="name those to deliver, or remove the line for all of them")
     if isinstance(recipe.media, MediaOptions):
         for i, prefix in enumerate(recipe.media.allow):
             _check_allowed(prefix, f"media.allow[{i}]")
+    _check_image(recipe.image, "image", recipe)
     if recipe.masks != "always" and recipe.collate != "pad":
         raise RecipeError(
             "masks: only `collate: pad` makes masks",
@@ -38,6 +39,8 @@ def check_delivery(recipe: Recipe) -> None:
         _check_padding(recipe, branch)
         for leaf in branch.leaves():
             _check_measured(recipe, leaf)
+            if leaf.source.image is not None:
+                _check_image(leaf.source.image, f"{leaf.path}.image", recipe)
 
 
 def _check_allowed(prefix: str, where: str) -> None:
@@ -53,6 +56,26 @@ def _check_allowed(prefix: str, where: str) -> None:
         )
     if is_link_local(prefix):
         raise RecipeError(f"{where}: is on the machine's own link, which is never read", found=without_query(prefix))
+
+
+def _check_image(how: ImageOptions, where: str, recipe: Recipe) -> None:
+    """One way to say a size, and none that every image would be refused for."""
+    given = [name for name in ("size", "shortest", "longest") if getattr(how, name) is not None]
+    if len(given) > 1:
+        raise RecipeError(
+            f"{where}: an image is resized in one way",
+            found=" and ".join(f"`{name}`" for name in given),
+            fix="keep one of them",
+        )
+    width, height = how.size or (how.shortest or how.longest or 1, how.shortest or 1)
+    limit = (recipe.media if isinstance(recipe.media, MediaOptions) else MediaOptions()).max_pixels
+    if width * height > limit:
+        raise RecipeError(
+            f"{where}.{given[0]}: is more than one image may have",
+            found=f"{width * height:,} pixels or more",
+            expected=f"at most {limit:,}",
+            fix="make it smaller, or raise `media: {max_pixels: ...}`",
+        )
 
 
 def _check_named_fields(recipe: Recipe) -> None:

@@ -26,6 +26,7 @@ Dtype = Literal[
 Masks = Literal["always", "padded", "never"]
 Channels = Literal["all", "mono", "first"]
 AudioDtype = Literal["float32", "int16"]
+ImageMode = Literal["RGB", "L", "RGBA"]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
 LENGTH_TOLERANCE_SECONDS = 0.2  # as NeMo's: manifests round, and decoders pad
@@ -103,6 +104,18 @@ class AudioOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     dtype: AudioDtype = "float32"
 
 
+class ImageOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How images are delivered: in a mode and of a size, by default those they are stored with.
+
+    `size` is a width and a height; `shortest` and `longest` are lengths of one side, the other keeps the aspect ratio.
+    """
+
+    mode: ImageMode | None = None
+    size: tuple[Count, Count] | None = None
+    shortest: Count | None = None
+    longest: Count | None = None
+
+
 class Fixed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="fixed"):
     """Micro-batches of `size` samples."""
 
@@ -167,6 +180,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     tokenize: bool | Tokenize | None = None
     map: str | None = None
     audio: AudioOptions | None = None
+    image: ImageOptions | None = None
     augment: list[Augment] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -199,6 +213,7 @@ class MediaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     allow: list[str] = field(default_factory=list)
     max_seconds: Positive = 3600.0
     max_bytes: Count = 1 << 30
+    max_pixels: Count = 1 << 26  # 8,192 x 8,192, of which Pillow needs 256 MiB; its own limit is 1.3 times that
 
 
 class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -224,6 +239,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     decode: bool = True
     media: bool | MediaOptions = True
     audio: AudioOptions = AudioOptions()
+    image: ImageOptions = ImageOptions()
     augment: list[Augment] = field(default_factory=list)
     noises: list[Source] = field(default_factory=list)
     collate: str = "pad"

@@ -1,0 +1,70 @@
+"""The bytes of a medium, wherever they are: its beginning is read, the rest where it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from playhead.formats.media import Media
+from playhead.read.media_rules import MediaRules
+from playhead.store import Buffer, Extent, File, Files, Ranges, open_file, requests_cost
+from playhead.store.addresses import without_query
+
+_HEAD_BYTES = 1 << 14
+_WHOLE_BYTES = 1 << 20  # a file up to this size of which everything is wanted is read at once
+_WHOLE_LOCAL_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class MediaBytes:
+    """The bytes of a medium: its beginning is here, the rest (if any) in the file, from byte `base` on."""
+
+    path: str
+    size: int
+    head: Buffer
+    file: File | None = None
+    base: int = 0
+
+    def read(self, offset: int, size: int) -> Buffer:
+        end = min(offset + size, self.size)
+        if self.file is None or end <= len(self.head):
+            return self.head[offset:end]
+        return self.file.read(self.base + offset, end - offset)
+
+    def extents(self, wanted: Sequence[tuple[int, int]]) -> list[Extent] | None:
+        """All ranges as they are in the file; None where it costs a round trip to read them later, or nothing now."""
+        if self.file is None or all(end <= len(self.head) for _, end in wanted):
+            return None
+        if requests_cost(self.file.files, self.file.path):
+            return None
+        return [Extent(self.file, self.base + first, self.base + end) for first, end in wanted]
+
+    def ranges(self, wanted: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
+        """All ranges, in one request to the storage, or none."""
+        if self.file is None or all(end <= len(self.head) for _, end in wanted):
+            view = memoryview(self.head)
+            return [view[first:end] for first, end in wanted]
+        firsts, ends = [self.base + first for first, _ in wanted], [self.base + end for _, end in wanted]
+        return self.file.files.read(self.file.path, self.file.stamp, Ranges(firsts, ends))
+
+
+def open_media(files: Files, path: str, *, whole: bool = False) -> MediaBytes:
+    """A file with its beginning read: the header, or all of a small file where the `whole` is wanted."""
+    file = open_file(files, path)
+    most = _WHOLE_BYTES if requests_cost(files, path) else _WHOLE_LOCAL_BYTES
+    size = file.size if whole and file.size <= most else _HEAD_BYTES
+    return MediaBytes(without_query(path), file.size, file.read(0, size), file)
+
+
+def media_bytes(path: str, data: bytes | Extent) -> MediaBytes:
+    """A medium that a row holds."""
+    if isinstance(data, Extent):
+        return MediaBytes(path, data.size, data.head, data.file, data.first)
+    return MediaBytes(path, len(data), data)
+
+
+def open_medium(media: Media, files: Files, rules: MediaRules, field: str) -> MediaBytes:
+    """The medium in a field of a row, with its beginning read; one that the rules do not allow is a SampleError."""
+    if media.data is None:
+        return open_media(files, rules.resolve(media))
+    return media_bytes(f'the bytes in "{field}"' if media.path is None else without_query(media.path), media.data)

@@ -1,0 +1,162 @@
+"""Recordings: opened by what they begin with, and the segments that are wanted of one decoded together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from playhead.errors import RecipeError, SampleError
+from playhead.formats.media import Media
+from playhead.read.audio import as_wanted, chosen_channels
+from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, open_flac, open_mp3, open_other
+from playhead.read.media_bytes import MediaBytes
+from playhead.read.media_rules import MediaRules, too_large
+from playhead.read.stored import StoredArray
+from playhead.read.wav import MAGICS, NoDecoderError, Readable, open_wav
+from playhead.recipe.values import AudioOptions
+from playhead.store import Buffer, Extent
+from playhead.types import Array
+
+ROUNDING_SECONDS = 0.001  # manifests round to milliseconds: a segment that ends so much past the end ends with the file
+
+_MOST_SECONDS = 1e9
+_WITHOUT_DECODER = {b"ftyp": "MP4 or M4A", b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"\x1aE\xdf\xa3": "Matroska or WebM"}
+
+
+class Timed(Protocol):
+    """How long a recording is."""
+
+    @property
+    def rate(self) -> int: ...
+
+    @property
+    def num_frames(self) -> int: ...
+
+
+class Recording(Timed, Protocol):
+    """An opened recording: its header is read, its samples are not. Those of a plain one may stay in their file.
+
+    `floats` makes the frames [first, end) of the bytes that `byte_range` says.
+    """
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def is_plain(self) -> bool: ...
+
+    def byte_range(self, first: int, end: int) -> tuple[int, int]: ...
+
+    def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray: ...
+
+
+def _open_riff(source: Readable) -> Recording:
+    """PCM by numpy; a WAV file may hold other codecs, too."""
+    try:
+        return open_wav(source)
+    except NoDecoderError as error:
+        try:
+            return open_other(source)
+        except (RecipeError, SampleError):
+            raise error from None
+
+
+# By the bytes that files of a container begin with: names are not trusted.
+OPENERS: dict[bytes, Callable[[Readable], Recording]] = {
+    **dict.fromkeys(MAGICS, _open_riff),
+    **dict.fromkeys(FLAC_MAGICS, open_flac),
+    **dict.fromkeys(MP3_MAGICS, open_mp3),
+    **dict.fromkeys(OTHER_MAGICS, open_other),
+}
+
+
+def decode_recording(
+    source: MediaBytes, group: Sequence[Media], rules: MediaRules, how: AudioOptions
+) -> list[dict[str, Any] | SampleError]:
+    """The segments that are wanted of one recording, each with its rate, or why there is none.
+
+    A segment is an array of shape (samples,) or (samples, channels), of float32 from -1 to 1 unless the recipe says
+    otherwise; a StoredArray where its numbers need no decoding, and of a local file they are not read yet.
+    """
+    try:
+        recording = open_recording(source)
+    except SampleError as error:
+        return [error] * len(group)
+    found: dict[int, dict[str, Any] | SampleError] = {}
+    frames: dict[int, tuple[int, int]] = {}
+    for i, media in enumerate(group):
+        try:
+            frames[i] = _wanted_frames(source.path, recording, media, rules)
+        except SampleError as error:
+            found[i] = error
+    ranges = list(dict.fromkeys(recording.byte_range(*bounds) for bounds in frames.values()))
+    unread = source.extents(ranges) if recording.is_plain else None
+    parts = dict(zip(ranges, source.ranges(ranges) if unread is None else unread, strict=True)) if ranges else {}
+    for i, bounds in frames.items():
+        try:
+            samples = recording.floats(parts[recording.byte_range(*bounds)], *bounds)
+            channels = group[i].channels
+            if channels is not None:
+                samples = chosen_channels(source.path, samples, channels, "the channels in the row")
+            samples, rate = as_wanted(source.path, samples, recording.rate, how)
+            found[i] = {"": samples, "_rate": rate}
+        except SampleError as error:
+            found[i] = error
+    return [found[i] for i in range(len(group))]
+
+
+def open_recording(source: Readable) -> Recording:
+    """A recording opened by the decoder of its magic."""
+    head = bytes(source.read(0, 12))
+    for magic, opens in OPENERS.items():
+        if head.startswith(magic):
+            return opens(source)
+    name = next((name for magic, name in _WITHOUT_DECODER.items() if magic in head[:8]), None)
+    raise NoDecoderError(
+        f"{source.path}: there is no decoder for this audio",
+        found=f"{name} (it begins with {head[:8]!r})" if name else f"it begins with {head[:12]!r}",
+        expected="WAV, FLAC, MP3, Ogg, AIFF, W64, CAF or AU",
+        fix="store it as one of these, or say `media: false` and decode it in the map (with torchcodec, for one)",
+    )
+
+
+def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
+    """The frames of a segment that keeps the limits."""
+    first, end = segment_frames(path, recording, media.offset, media.duration, media.slack)
+    if media.crop is not None:
+        first, end = media.crop.frames(first, end, recording.rate)
+    seconds = (end - first) / recording.rate
+    if seconds > rules.max_seconds:
+        raise too_large(path, f"{seconds:,.3f} s", f"{rules.max_seconds:,.3f} s at most", "max_seconds")
+    low, high = recording.byte_range(first, end)
+    decoded = 0 if recording.is_plain else 4 * recording.channels * (recording.num_frames if high else end - first)
+    num_bytes = max(high - low, decoded)
+    if num_bytes > rules.max_bytes:
+        raise too_large(path, f"{num_bytes:,} bytes", f"{rules.max_bytes:,} at most", "max_bytes")
+    return first, end
+
+
+def segment_frames(
+    path: str, recording: Timed, offset: float, duration: float | None, slack: float = ROUNDING_SECONDS
+) -> tuple[int, int]:
+    """The first frame of a segment and the one after its last; one outside the recording is a SampleError."""
+    rate, num_frames = recording.rate, recording.num_frames
+    if offset == 0 and duration is None:
+        return 0, num_frames
+    if _is_time(offset) and (duration is None or _is_time(duration)):
+        first = round(offset * rate)
+        end = num_frames if duration is None else round((offset + duration) * rate)
+        if num_frames < end <= num_frames + slack * rate:
+            end = num_frames
+        if first < end <= num_frames:
+            return first, end
+    until = "to its end" if duration is None else f"of {str(duration)[:20]} s"
+    raise SampleError(
+        f"{path}: the segment is not within the recording",
+        found=f"a segment {until}, from {str(offset)[:20]} s on",
+        expected=f"times up to {num_frames / rate:g} s",
+    )
+
+
+def _is_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and 0 <= seconds <= _MOST_SECONDS
