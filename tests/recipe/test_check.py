@@ -136,8 +136,6 @@ BAD = {
     "an empty path": (recipe(source(path="")), 'sources[0] "a": `path` names no file'),
     "shuffle_unit without shards": (recipe(source(shuffle_unit="block")), 'sources[0] "a": `shuffle_unit` says what'),
     "shuffle_group without shards": (recipe(source(shuffle_group=3)), 'sources[0] "a": `shuffle_group` counts shards'),
-    "drop_ids without ids": (recipe(source(drop_ids="x")), 'sources[0] "a": `drop_ids` needs'),
-    "drop_ids without ids, by format": (recipe(source(drop_ids="x", path="y", format="jsonl")), 'sources[0] "a": `drop_ids`'),
     "an empty rule": (recipe(source(keep={"d": []})), "sources[0].keep.d: is neither"),
     "half a range": (recipe(source(keep={"d": [1]})), "sources[0].keep.d: is neither"),
     "words and numbers": (recipe(source(keep={"d": ["a", 1]})), "sources[0].keep.d: is neither"),
@@ -161,10 +159,6 @@ def test_good_recipes_are_taken(values):
 @pytest.mark.parametrize(("values", "problem"), BAD.values(), ids=BAD.keys())
 def test_bad_recipes_are_refused_with_their_place(values, problem):
     assert refusal(values).problem.startswith(problem)
-
-
-def test_drop_ids_of_other_formats_need_no_ids():
-    assert Recipe.parse(recipe(source(path="a.tar", drop_ids="x")), "/data").sources[0].drop_ids == ["/data/x"]
 
 
 def test_the_line_to_add_is_named():

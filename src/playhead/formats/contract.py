@@ -39,12 +39,14 @@ class Chunk:
 
     Laws: over all chunks of a shard every array has one entry for each of what the schema says, so the offsets of the
     last chunk have one more, where the last row ends; a chunk has whole blocks. `num_skipped` counts what lay between
-    the rows and belongs to none of them.
+    the rows and belongs to none of them. `types` are what the shard's columns are, by name, where its files have
+    columns: `prepare` refuses a source whose shards do not agree on them (column_schema.py).
     """
 
     num_rows: int
     arrays: Mapping[str, Array] = field(default_factory=dict)
     num_skipped: int = 0
+    types: Mapping[str, str] | None = None
 
 
 class RowReader(Protocol):
@@ -89,6 +91,14 @@ class Divisible(Protocol):
         self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
     ) -> Iterator[Chunk]:
         """Law: the chunks of all sections, one after another, are those of the whole shard."""
+
+
+@runtime_checkable
+class WithOtherFiles(Protocol):
+    """A format whose samples depend on files beside those of its shards."""
+
+    def other_files(self, source: Source) -> Sequence[str]:
+        """The paths of those files: their contents are in the payload fingerprint."""
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -20,11 +20,12 @@ from playhead.types import Array, IntArray
 
 @dataclass(frozen=True)
 class IndexShape:
-    """The shards of an index in order, and the files and tracks that each of them has."""
+    """The shards of an index in order, and the files, tracks and types of columns that each of them has."""
 
     shards: tuple[ShardEntry, ...]
     roles: tuple[str, ...]
     tracks: tuple[Track, ...]
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 class IndexBuilder:
@@ -79,6 +80,7 @@ class IndexBuilder:
             spec=self._layout.spec,
             digests=dict(sorted(digests.items())),
             generator_key=generator_key,
+            types=dict(self._shape.types),
         )
         with replacing(self._directory / "meta.json") as file:
             file.write(msgspec.json.format(msgspec.json.encode(meta), indent=1))
