@@ -94,7 +94,7 @@ class DataLoader(Delivery):
             prefetch_factor = whole_number("prefetch_factor", prefetch_factor, 1, _OptionError)
         self.num_workers, self.prefetch_factor, self.timeout = num_workers, prefetch_factor, timeout
         self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
-        stream = RankStream(recipe, split, rank, world_size)
+        stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files)
         options = None
         if prefetch_factor is not None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -24,9 +24,6 @@ from playhead.feed.state import Position, check_takeover, read_state, restore, s
 from playhead.feed.tasks import Task, TaskMaker
 from playhead.feed.totals import Totals, nothing_yet
 from playhead.plan.segments import round_end
-
-if TYPE_CHECKING:
-    from typing import Self
 
 _NUMBERS = count()
 

@@ -46,7 +46,7 @@ class Loader(Delivery):
     ) -> None:
         _check_kind(worker_kind, start_method)
         workers, lookahead = whole_number("workers", workers, 0), whole_number("lookahead", lookahead, 1)
-        stream = RankStream(recipe, split, rank, world_size)
+        stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files)
         new_pool: Callable[[], Pool] = partial(Inline, blueprint)
         if workers and worker_kind == "thread":

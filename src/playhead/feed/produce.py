@@ -92,7 +92,8 @@ class Producer:
             recipe = msgspec.structs.replace(recipe, collate=name_of(blueprint.collate))
         streams = leaves_by_stream(recipe, blueprint.split)
         noises = noises_of(recipe, [leaf for leaves in streams for leaf in leaves])
-        tables = open_tables({leaf.path: leaf for leaves in [*streams, noises] for leaf in leaves}.values(), recipe)
+        leaves = {leaf.path: leaf for leaves in [*streams, noises] for leaf in leaves}
+        tables = open_tables(leaves.values(), recipe, blueprint.files)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
         self._reader = Reader(
             recipe,

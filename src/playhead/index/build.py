@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from playhead.formats.contract import Chunk
-from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, Track, schema_of
+from playhead.formats.schema import KEYS, LENGTHS, OUTPUTS, Track, index_schema
 from playhead.index.arrays import ArrayWriter
 from playhead.index.keys import KeySorter
 from playhead.index.layout import VERSION, Layout, Meta, ShardEntry
@@ -42,8 +42,8 @@ class IndexBuilder:
         self._sums = {LENGTHS: 0, OUTPUTS: 0}
         self._keys = None
         self._writers: dict[str, ArrayWriter] = {}
-        for name, array in schema_of(layout.spec, shape.tracks).items():
-            if name == IDS:
+        for name, array in index_schema(layout.spec, shape.tracks).items():
+            if name == KEYS:
                 self._keys = KeySorter(directory, self._num_rows, memory_bytes)
             else:
                 self._writers[name] = ArrayWriter(directory / f"{name}.npy", array.dtype, (sizes[name],))
@@ -65,7 +65,7 @@ class IndexBuilder:
         """Complete every file; the meta is written last."""
         digests = {name: writer.close() for name, writer in self._writers.items()}
         if self._keys is not None:
-            digests["keys"] = self._keys.write(self._directory / "keys.npy")
+            digests[KEYS] = self._keys.write(self._directory / f"{KEYS}.npy")
         meta = Meta(
             version=VERSION,
             fingerprint=self._layout.fingerprint,

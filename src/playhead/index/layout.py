@@ -89,7 +89,10 @@ class Meta(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Layout:
-    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies."""
+    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies.
+
+    `files` is the storage of the lists that its selection goes by; None: the usual.
+    """
 
     leaf: Leaf
     registered: Registered
@@ -97,6 +100,7 @@ class Layout:
     rules: tuple[Rule, ...]
     directory: Path
     generator_key: int
+    files: Files | None = None
 
     @property
     def measured(self) -> bool:
@@ -117,7 +121,7 @@ class Layout:
         return tuple(self.leaf.source.path)
 
 
-def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
+def layout_of(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Layout:
     source = leaf.source
     _check_vocabulary(recipe, leaf)
     registered = format_of(source, leaf.path)
@@ -130,7 +134,7 @@ def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
-    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf))
+    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf), files)
 
 
 def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:

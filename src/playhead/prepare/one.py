@@ -24,7 +24,6 @@ from playhead.index.selection import (
     selection_damage,
 )
 from playhead.index.sweep import write_selection
-from playhead.jobs import run_jobs
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measure import measure, read_headers
@@ -183,7 +182,8 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], options: PrepareOpt
         directory.mkdir(parents=True, exist_ok=True)
     run = _ScanRun(layout, survey, chosen, options)
     jobs = list(run.jobs())
-    run_jobs(jobs, options.engine_for(len(jobs), run.total_bytes), run.done)
+    paths = [path for i in chosen for _, path in survey.shards[i].files]
+    options.engine_for(len(jobs), run.total_bytes, paths).run(jobs, run.done)
     return run.failures
 
 
