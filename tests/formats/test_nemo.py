@@ -118,7 +118,7 @@ def test_other_texts_to_draw_from_are_noticed_when_a_run_goes_on(manifest: Path)
     prompts.write_text("say it\nwrite it\n")
     Loader(recipe).load_state_dict(state)
     prompts.write_text("say it\nspell it\n")
-    with pytest.warns(PayloadWarning, match="other files that samples draw from"):
+    with pytest.warns(PayloadWarning, match="other files that samples depend on"):
         Loader(recipe).load_state_dict(state)
 
 
