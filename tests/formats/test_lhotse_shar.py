@@ -332,7 +332,7 @@ BAD: dict[str, tuple[dict[str, bytes], list[str]]] = {
         {**small(), "shar/cuts.000000.jsonl.gz": gzip.compress(b"")},
         ["cuts.000000.jsonl.gz: the shard has this field twice"],
     ),
-    "no Shar": ({"shar/a.txt": b""}, ["is not a directory of Lhotse Shar"]),
+    "no Shar": ({"shar/a.txt": b""}, ["is not a Lhotse Shar directory"]),
 }
 
 

@@ -156,7 +156,7 @@ def test_the_recipe_says_how_much_shorter_than_its_row_audio_may_be(manifest: Pa
     ("row", "problem"),
     [
         ({"duration": 1, "text": "x"}, 'the row has no "audio_filepath"'),
-        ({"audio_filepath": "a.wav", "duration": 1, "offset": "late"}, '"offset" is no time'),
+        ({"audio_filepath": "a.wav", "duration": 1, "offset": "late"}, '"offset" is not a valid time'),
         ({"audio_filepath": "a.wav", "duration": 1, "offset": 5}, "not within the recording"),
         ({"audio_filepath": "gone.wav", "duration": 1}, "no such file"),
         ({"audio_filepath": "manifest.json", "duration": 1}, "no decoder for this audio"),

@@ -33,7 +33,7 @@ def test_the_format_follows_from_the_extension(path: Any, name: str) -> None:
 
 @pytest.mark.parametrize("path", [["a.orc"], ["a"], ["a.jsonl", "b.tar"]])
 def test_an_extension_that_tells_no_format_is_refused(path: Any) -> None:
-    with pytest.raises(RecipeError, match=r"sources\[3\].*does not say which format") as caught:
+    with pytest.raises(RecipeError, match=r"sources\[3\].*format cannot be inferred") as caught:
         format_of(source(path=path), "sources[3]")
     assert "jsonl" in str(caught.value)
 

@@ -123,7 +123,7 @@ def test_texts_are_cut_as_the_tokenizer_cuts_them_with_their_special_tokens_whol
 
 def test_room_for_fewer_tokens_than_the_special_ones_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     write_tokenizer(tmp_path / "tokenizer.json", end=True)
-    with pytest.raises(PrepareError, match=r"max: 1: is less than the special tokens[\s\S]*`special: false`"):
+    with pytest.raises(PrepareError, match=r"max: 1: is less than the number of special tokens[\s\S]*`special: false`"):
         recipe_of(tmp_path, {"path": "a.jsonl", "length": TOKENS | {"max": 1}})
     recipe_of(tmp_path, {"path": "a.jsonl", "length": TOKENS | {"max": 1, "special": False}})
 
@@ -264,7 +264,7 @@ def test_a_scan_by_another_tokenizer_than_was_meant_is_refused(tmp_path: Path, t
     layout = layout_of(leaves(recipe)[0], recipe)
     write_tokenizer(tmp_path / "tokenizer.json", 280)
     shard, files = Shard((("jsonl", str(tmp_path / "a.jsonl")),)), all_files()
-    with pytest.raises(StoreError, match=r"tokenizer\.json: is not the tokenizer that it was"):
+    with pytest.raises(StoreError, match=r"tokenizer\.json: the tokenizer has changed since"):
         list(layout.registered.format.scan(shard, layout.spec, files, ScanLimits()))
 
 
