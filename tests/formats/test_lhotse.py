@@ -222,7 +222,7 @@ def changed(made: Any, **source: Any) -> dict[str, Any]:
         ({"type": "command", "source": "cat a.wav"}, 'a recording of type "command" cannot be read'),
         ({"type": "shar", "source": ""}, "lhotse_shar"),
         ({"channels": [1]}, "does not have the channels of its cut"),
-        ({"source": "https://example.com/a.wav", "type": "url"}, "is not among the places"),
+        ({"source": "https://example.com/a.wav", "type": "url"}, "is outside the locations"),
         ({"source": "/nowhere/a.wav"}, "/nowhere/a.wav: no such file"),
     ],
 )

@@ -159,7 +159,7 @@ def test_the_recipe_says_how_much_shorter_than_its_row_audio_may_be(manifest: Pa
         ({"audio_filepath": "a.wav", "duration": 1, "offset": "late"}, '"offset" is not a valid time'),
         ({"audio_filepath": "a.wav", "duration": 1, "offset": 5}, "not within the recording"),
         ({"audio_filepath": "gone.wav", "duration": 1}, "no such file"),
-        ({"audio_filepath": "manifest.json", "duration": 1}, "no decoder for this audio"),
+        ({"audio_filepath": "manifest.json", "duration": 1}, "unsupported audio format"),
     ],
 )
 def test_a_row_that_is_wrong_is_named_with_its_place(manifest: Path, row: dict[str, Any], problem: str) -> None:

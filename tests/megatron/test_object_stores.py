@@ -160,7 +160,7 @@ def test_missing_and_short_objects_are_named_and_nothing_is_written(bucket: Loop
 
 
 def test_an_address_that_only_megatron_can_read_is_refused(bucket: Loopback, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is an address for Multi-Storage Client"):
+    with pytest.raises(DataError, match="is a Multi-Storage Client address"):
         prepare(tmp_path, "--data-path", "msc://profile/a")
 
 
