@@ -178,7 +178,7 @@ def test_lengths_can_be_measured_after_tokenizing(tmp_path: Path, tokenizer: Tok
     write_tokenizer(tmp_path / "tokenizer.json", 280)
     with pytest.raises(NotPreparedError):
         Loader(recipe).state_dict()
-    with pytest.raises(PrepareError, match="its lengths are to be measured"):
+    with pytest.raises(PrepareError, match="its lengths are not measured"):
         prepare(recipe)
 
 
@@ -281,9 +281,7 @@ def test_tokens_of_another_vocabulary_than_lengths_are_counted_with_are_refused_
     prepare(recipe("same.json"))
     next(iter(Loader(recipe("same.json"))))
     for refusing in (prepare, Loader):
-        with pytest.raises(
-            RecipeError, match=r"tokenize\.tokenizer: is another tokenizer than the one that counts"
-        ) as caught:
+        with pytest.raises(RecipeError, match=r"tokenize\.tokenizer: differs from the tokenizer that counts") as caught:
             refusing(recipe("other.json"))
         assert str(tmp_path / "other.json") in str(caught.value)
         assert str(tmp_path / "tokenizer.json") in str(caught.value)

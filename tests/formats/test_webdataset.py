@@ -312,7 +312,7 @@ def test_a_list_of_shards_names_the_tars_and_their_order(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("about", "problem"),
     [
-        ({"shardlist": [{"url": "part-0000.tar", "nsamples": 9}]}, r"part-0000.tar: has another number of rows"),
+        ({"shardlist": [{"url": "part-0000.tar", "nsamples": 9}]}, r"part-0000.tar: has a different number of rows"),
         ({"shardlist": [{"url": "part-0000.tar"}, {"url": "part-0000.tar"}]}, "names .*part-0000.tar twice"),
         ({"shardlist": [{"url": "gone.tar", "nsamples": 9}]}, r"gone.tar: no such file"),
         ({"shardlist": [{"url": "pipe:cat part-0000.tar"}]}, "cannot be read in any order"),

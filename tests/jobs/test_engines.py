@@ -272,5 +272,5 @@ def test_a_file_that_a_worker_wrote_elsewhere_is_a_letter_about_shared_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("playhead.jobs.shared_disk._TRIES", 2)
-    with pytest.raises(PrepareError, match="storage that every machine of the cluster sees"):
+    with pytest.raises(PrepareError, match="storage that every machine of the cluster mounts"):
         expect_file(tmp_path / "a.part")

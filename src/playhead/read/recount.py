@@ -87,12 +87,12 @@ class Recount:
     def _cut_to_row(self, sample: Sample) -> Sample:
         """Manifests round: audio may be a little longer than its row declares, and is truncated to that."""
         for term in self.length.terms:
-            said = field_of(sample, term.field) if term.audio and term.field else MISSING
-            heard = _seconds(sample, term.audio) if term.audio else None
-            if heard is None or said is MISSING or said is None:
+            declared = field_of(sample, term.field) if term.audio and term.field else MISSING
+            decoded_seconds = _seconds(sample, term.audio) if term.audio else None
+            if decoded_seconds is None or declared is MISSING or declared is None:
                 continue
-            planned = planned_seconds(said, _MILLISECONDS, f'field "{term.field}"', self.changes) / 1000
-            if planned < heard <= planned + self.tolerance_seconds:
+            planned = planned_seconds(declared, _MILLISECONDS, f'field "{term.field}"', self.changes) / 1000
+            if planned < decoded_seconds <= planned + self.tolerance_seconds:
                 end = int(planned * sample[f"{term.audio}_rate"])
                 sample = {**sample, str(term.audio): sample[str(term.audio)][:end]}
         return sample
