@@ -44,7 +44,7 @@ def test_long_recordings_are_cut_with_flags_a_file_and_words(folder: Path) -> No
     assert "nothing changed" in printed(folder, *command)
     other = ["curate", "cut", "long.jsonl", "--out", "other"]
     assert refused(folder, *other, "max_second=3")["fix"] == "did you mean `max_seconds`?"
-    assert "there is no such way to cut" in refused(folder, *other, "--by", "x")["problem"]
+    assert "by: unknown method" in refused(folder, *other, "--by", "x")["problem"]
     told = refused(folder, *other, "--min-seconds", "9", "--max-seconds", "3")
     assert "min_seconds is above max_seconds" in told["problem"]
 

@@ -160,7 +160,7 @@ def test_outputs_that_were_touched_or_are_not_ours_are_refused(tmp_path: Path, m
 
 
 def test_inputs_inside_the_output_are_refused(tmp_path: Path, manifests: Path) -> None:
-    with pytest.raises(RecipeError, match="lies in the directory to write to"):
+    with pytest.raises(RecipeError, match="is inside the output directory"):
         curate_windows([str(manifests)], tmp_path)
 
 
