@@ -137,7 +137,7 @@ def test_a_finite_stream_ends_by_itself_and_a_finished_run_is_not_run_again(fold
         assert state.read_bytes() == saved
     shown = printed(folder, "run", "passes.json", "--state", str(state))
     assert "0 steps, 0 micro-batches, 0 samples" in shown
-    assert "the run was finished before, as its state says" in shown
+    assert "according to its state, the run was already finished" in shown
 
 
 def test_an_evaluation_set_is_run_with_split(folder: Path) -> None:

@@ -320,7 +320,7 @@ def test_broken_data_is_named_and_nothing_is_written(folder: Path, break_it, pro
         ("--data-path nan a 1 b", "not a positive number"),
         ("--data-path 1 a inf b", "not a positive number"),
         ("--data-path 1e308 a 1e308 b", "add up to more than a number can hold"),
-        (f"--split {'9' * 400},1,0", "cannot be split by this"),
+        (f"--split {'9' * 400},1,0", "is not a valid split"),
     ],
 )
 def test_numbers_that_nothing_can_be_made_of_are_refused_and_nothing_is_written(
@@ -347,7 +347,7 @@ def test_an_empty_cache_path_is_refused(folder: Path, monkeypatch: pytest.Monkey
 
 def test_a_count_that_no_disk_can_hold_is_said_before_anything_is_written(folder: Path) -> None:
     assert prepare(folder, "--train-samples", str(10**17), dry_run=True).num_bytes > 10**17
-    with pytest.raises(PrepareError, match="has no room for the cache"):
+    with pytest.raises(PrepareError, match="not enough space for the cache"):
         prepare(folder, "--train-samples", str(10**17))
 
 
@@ -368,7 +368,7 @@ def test_too_little_memory_is_refused_before_anything_is_written(folder: Path) -
 
 def test_a_full_disk_is_said_before_anything_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
-    with pytest.raises(PrepareError, match="has no room for the cache"):
+    with pytest.raises(PrepareError, match="not enough space for the cache"):
         prepare(folder)
     assert list((folder / "cache").iterdir()) == []
 
