@@ -168,7 +168,7 @@ def test_an_evaluation_set_has_a_lane_for_each_rank(folder: Path) -> None:
     ("words", "kind", "problem"),
     [
         (["--world", "3"], "WorldSizeError", "3 ranks cannot share 4 lanes evenly"),
-        (["--split", "test"], "RecipeError", 'there is no evaluation set "test" in the recipe'),
+        (["--split", "test"], "RecipeError", 'unknown evaluation set "test"'),
     ],
 )
 def test_what_does_not_fit_the_recipe_is_refused(folder: Path, words: list[str], kind: str, problem: str) -> None:

@@ -319,7 +319,7 @@ def test_a_text_that_is_no_unicode_is_named(tmp_path: Path, tokenizer: Tokenizer
 
 
 def test_a_tokenizer_that_is_absent_or_none_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    with pytest.raises(RecipeError, match=r"sources\[0\].length.tokenizer: there is no such tokenizer"):
+    with pytest.raises(RecipeError, match=r"sources\[0\].length.tokenizer: no such tokenizer"):
         recipe_of(tmp_path, {"path": "a.jsonl", "length": {"tokenizer": "absent.json"}})
     (tmp_path / "bad.json").write_text('{"model": 1}')
     with pytest.raises(PrepareError, match=r"bad\.json: is not a tokenizer"):
@@ -344,9 +344,9 @@ def test_a_missing_package_is_named_with_its_extra(
         ({"length": TOKENS | {"template": "{a"}}, "length.template: is not a template"),
         ({"length": TOKENS | {"template": "{}"}}, "length.template: is not a template"),
         ({"length": TOKENS | {"template": "{a!r:>9}"}}, "length.template: is not a template"),
-        ({"length": {"field": "n", "max": 4}}, "length.max: is for lengths that a tokenizer counts"),
+        ({"length": {"field": "n", "max": 4}}, "length.max: requires `tokenizer`"),
         ({"length": {"unit": "characters"}}, "length: a length in characters is that of the text in a field"),
-        ({"tokenize": True}, "tokenize: does not say how"),
+        ({"tokenize": True}, "tokenize: needs a tokenizer"),
         ({"tokenize": {"field": "text"}}, "tokenize: `tokenizer` is missing"),
         ({"tokenize": {"tokenizer": "s3://bucket/tokenizer.json"}}, "tokenize.tokenizer: must be on a local disk"),
     ],
