@@ -373,7 +373,7 @@ def test_a_field_that_other_shards_have_is_asked_for(tmp_path: Path) -> None:
 def test_named_fields_are_checked(tmp_path: Path) -> None:
     write(tmp_path / "shar", speech(tmp_path / "audio"))
     named = {"cuts": "shar/cuts.*", "recording": "shar/recording.000000.tar"}
-    with pytest.raises(PlayheadError, match="another number of shards than the cuts"):
+    with pytest.raises(PlayheadError, match="a different number of shards than the cuts"):
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": named}})
     with pytest.raises(PlayheadError, match="does not name the cuts"):
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": {"recording": "shar/rec*"}}})

@@ -158,8 +158,8 @@ HOSTILE = {
     ),
     "FLAC of no length": (b"fLaC" + bytes(100), "does not contain its length"),
     "FLAC that begins with pictures": (b"fLaC\x06" + bytes(100), "is not a FLAC file"),
-    "FLAC without frames": (written(noise(1000), container="FLAC")[:60], "cut off|cannot be decoded"),
-    "MP3 of noise": (b"\xff\xfb" + TEN * 50, "audio file that can be decoded|cut off|cannot be decoded"),
+    "FLAC without frames": (written(noise(1000), container="FLAC")[:60], "is truncated|cannot be decoded"),
+    "MP3 of noise": (b"\xff\xfb" + TEN * 50, "audio file that can be decoded|is truncated|cannot be decoded"),
     "Ogg of noise": (b"OggS" + TEN * 50, "is not an audio file that can be decoded"),
 }
 

@@ -152,7 +152,7 @@ def test_a_word_of_two_meanings_is_text_where_text_is_expected_and_refused_in_op
     assert Recipe.load(file).sources[0].keep == {"lang": ["no", "en"]}
     assert type(Recipe.load(file).sources[0].keep["lang"][0]) is str
     file.write_text(text % ", options: {skip: {missing: no}}")
-    with pytest.raises(RecipeError, match=r"sources\[0\].options.skip.missing: .*truth value"):
+    with pytest.raises(RecipeError, match=r"sources\[0\].options.skip.missing: .*boolean"):
         Recipe.load(file)
 
 

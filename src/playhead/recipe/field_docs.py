@@ -42,7 +42,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "dtypes": "The dtype of each field's numbers; int64 for whole numbers and float64 for others if left out.",
         "on_error": "What happens to a sample that cannot be read or mapped: stop, or replace it by another.",
         "length_tolerance": "How far, in seconds, audio may be from its planned length; longer audio is truncated.",
-        "on_length_mismatch": "What happens to a sample with another length than planned: stop, truncate or replace it.",
+        "on_length_mismatch": "What happens to a sample with another length than planned: stop, truncate, replace.",
         "max_bad": "The share of a source's rows that may turn out bad (or 10, up to a tenth) before the run stops.",
     },
     "Source": {
