@@ -377,7 +377,7 @@ def test_named_fields_are_checked(tmp_path: Path) -> None:
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": named}})
     with pytest.raises(PlayheadError, match="does not name the cuts"):
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": {"recording": "shar/rec*"}}})
-    with pytest.raises(PlayheadError, match="says both `path` and"):
+    with pytest.raises(PlayheadError, match="has both `path` and"):
         prepared(tmp_path, {**SOURCE, "options": {"fields": named}})
     with pytest.raises(PlayheadError, match="is not a file of field"):
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": {"cuts": "shar/recording.*"}}})

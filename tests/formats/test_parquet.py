@@ -204,7 +204,7 @@ def test_wrong_values_name_the_file_and_the_row(tmp_path: Path) -> None:
     for length, words in (
         ("n", 'row 2: field "n" is not a length'),
         ("m", 'row 0: field "m" is not a length'),
-        ({"unit": "bytes"}, "no size in bytes"),
+        ({"unit": "bytes"}, "needs a field in columnar formats"),
         ({"field": "n", "unit": "bytes"}, "no size in bytes"),
     ):
         with pytest.raises(PrepareError) as caught:

@@ -447,7 +447,7 @@ def test_what_a_killed_run_left_is_swept_up_and_what_a_living_one_writes_is_not(
     assert [path.name for path in cache.glob(".*.tmp")] == [".notes.tmp"]
 
 
-def test_errors_are_letters(folder: Path) -> None:
+def test_errors_are_errors(folder: Path) -> None:
     with pytest.raises(PlayheadError) as caught:
         prepare(folder, "--data-path", str(folder / "none"))
     assert caught.value.fix is not None
