@@ -72,7 +72,7 @@ def test_a_segment_may_end_past_the_end_by_the_tolerance_and_by_a_millisecond_at
     assert len(audio) == 8000
     with pytest.raises(SampleError) as caught:
         decoded(data, rules, offset=0.5, duration=0.501 + passing)
-    assert caught.value.found == f"a segment of {0.501 + passing} s, from 0.5 s on"
+    assert caught.value.found == f"a segment of {0.501 + passing} s, starting at 0.5 s"
     assert caught.value.expected == f"times up to 1 s, which may be passed by {passing} s"
 
 
