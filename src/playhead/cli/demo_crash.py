@@ -1,4 +1,4 @@
-"""The demo's proof: two ranks are killed, four go on, and what is delivered does not differ."""
+"""The proof in the demo: two ranks are killed, four resume, and the delivered batches do not differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Delivered = dict[tuple[int, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """What a run delivered up to a step: its batches by (step, lane), how many were delivered twice, its last state."""
+    """Deliveries of a run up to a step: its batches by (step, lane), how many were delivered twice, its last state."""
 
     batches: Delivered
     num_twice: int
@@ -34,7 +34,7 @@ class DemoOutcome:
 
 
 def show_crash(screen: Console, recipe: Path, folder: Path) -> bool:
-    """Kill two ranks, resume on four, compare with a run that nothing happened to; returns whether all was equal."""
+    """Kill two ranks, resume on four, compare with an uninterrupted run; returns whether all was equal."""
     fresh_directory(folder)
     before = _jobs(recipe, folder / "two-ranks", 2, workers=2, worker_kind="process")
     common = _killed(screen, before)
@@ -43,7 +43,7 @@ def show_crash(screen: Console, recipe: Path, folder: Path) -> bool:
     size = f"{state.stat().st_size:,} bytes, " + ("equal byte for byte" if equal_states else "NOT EQUAL")
     screen.print(f"both saved a state after {common:,} steps: {size}")
     until = common + GO_ON_FOR
-    screen.print(f"4 ranks with 3 worker threads each go on from it to step {until:,}")
+    screen.print(f"4 ranks with 3 worker threads each resume from it to step {until:,}")
     threads = {"workers": 3, "worker_kind": "thread"}
     after = _jobs(recipe, folder / "four-ranks", 4, **threads, state=str(state), until=until)
     alone = _jobs(recipe, folder / "one-rank", 1, workers=0, worker_kind="thread", until=until)
@@ -79,13 +79,13 @@ def _steps_saved(job: RankJob) -> list[int]:
 
 
 def _read(job: RankJob) -> list[dict[str, Any]]:
-    """What a rank wrote down; a last line torn by the kill is left out."""
+    """The records of a rank; a last line truncated by the kill is left out."""
     whole, _, _ = job.log.read_text().rpartition("\n")
     return [json.loads(line) for line in whole.splitlines()]
 
 
 def _outcome(pieces: Iterable[tuple[Sequence[RankJob], range]], until: int) -> DemoOutcome:
-    """What counts of several runs: of each, the batches of its own steps."""
+    """The deliveries of several runs joined: from each, the batches of its own steps."""
     batches: Delivered = {}
     count = 0
     for jobs, steps in pieces:

@@ -1,4 +1,4 @@
-"""One rank of the demo as a process of its own: takes batches, writes down what it was delivered, saves its state.
+"""One rank of the demo as a separate process: takes batches, records them, saves its state.
 
 Started as `python -m playhead.cli.demo_rank JOB`, where JOB is a `RankJob` as JSON.
 """
@@ -22,7 +22,7 @@ from playhead.recipe.values import Recipe
 
 
 class RankJob(msgspec.Struct, frozen=True):
-    """What a rank is to do: from a state or the start, until a step or until it is killed."""
+    """The job of a rank: from a state or the start, until a step or until it is killed."""
 
     recipe: str
     folder: str
@@ -59,7 +59,7 @@ def deliver(job: RankJob) -> None:
             if not batch.is_last_in_step:
                 continue
             save_to(job.state_after(batch.step + 1), loader.state_dict())
-            # An orphan ends by itself: no parent is left to kill it.
+            # An orphan exits by itself: no parent is left to kill it.
             if batch.step + 1 == job.until or os.getppid() != job.parent:
                 return
 

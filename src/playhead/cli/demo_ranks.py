@@ -24,7 +24,7 @@ Rank = subprocess.Popen[bytes]
 
 @contextmanager
 def running(jobs: Sequence[RankJob]) -> Iterator[list[Rank]]:
-    """The processes of some ranks. However the block ends, none of them and none of their workers is left."""
+    """The processes of some ranks. When the block ends, none of them and none of their workers is left."""
     ranks: list[Rank] = []
     try:
         for job in jobs:
@@ -32,7 +32,7 @@ def running(jobs: Sequence[RankJob]) -> Iterator[list[Rank]]:
         yield ranks
     finally:
         for rank in ranks:
-            # A rank leads a process group of its own, so its workers are found even when it is dead.
+            # A rank leads its own process group, so its workers are found even when it is dead.
             with suppress(ProcessLookupError):
                 os.killpg(rank.pid, signal.SIGKILL)
             rank.wait()
@@ -44,7 +44,7 @@ def kill(rank: Rank) -> None:
 
 
 def watch(ranks: Sequence[Rank], jobs: Sequence[RankJob], is_there: Callable[[], bool]) -> None:
-    """Wait until something is true; a rank that ends before, or takes too long, is an error with its last output."""
+    """Wait for a condition; a rank that exits before, or takes too long, is an error with its last output."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not is_there():
         for rank, job in zip(ranks, jobs, strict=True):

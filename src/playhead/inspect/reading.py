@@ -1,4 +1,4 @@
-"""Orders that their files are slow to read in."""
+"""Warnings about orders in which files are slow to read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playhead.recipe.values import Recipe
 
 
 def reading_warnings(recipe: Recipe, tables: Mapping[str, Table], split: str | None = None) -> list[str]:
-    """A warning for each source whose shuffle makes a reader decode blocks again and again, with the remedy."""
+    """A warning for each source whose shuffle makes a reader decode blocks repeatedly, with the fix."""
     chosen = branches(recipe) if split is None else (evaluation_branch(recipe, split),)
     found = [_warning(leaf, tables[leaf.path]) for branch in chosen for leaf in branch.leaves()]
     return [warning for warning in found if warning is not None]
