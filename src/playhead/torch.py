@@ -15,6 +15,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from playhead.errors import RecipeError, SampleError
 from playhead.feed.batch import applied
@@ -120,12 +121,12 @@ class _Tensors:
 
     def _made(self, task: Task, produced: Produced) -> tuple[Task, Produced]:
         payload = {name: _tensor(name, value) for name, value in produced.payload.items()}
-        made = Produced(payload, produced.incidents)
+        made = replace(produced, payload=payload)
         return task, _pinned(made) if self._pin else made
 
 
 def _pinned(produced: Produced) -> Produced:
-    return Produced(applied(produced.payload, "pin_memory", lambda value: value.pin_memory()), produced.incidents)
+    return replace(produced, payload=applied(produced.payload, "pin_memory", lambda value: value.pin_memory()))
 
 
 def _tensor(name: str, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +33,11 @@ UserFunction = Callable[..., Any]
 
 
 class Produced(Struct, frozen=True):
+    """The arrays of a micro-batch, what went wrong with its samples, and the worker: the system's id of its thread."""
+
     payload: Payload
     incidents: list[Incident]
+    worker: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class Producer:
         except PlayheadError as error:
             error.at(self._place(error, samples, work, incidents))
             raise
-        return Produced(payload, incidents)
+        return Produced(payload, incidents, threading.get_native_id())
 
     def _check_names(self, samples: list[Sample | None]) -> None:
         """Once, with the first sample there is: whether the fields that the recipe names for batches exist."""
