@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from playhead.cli import curate, demo, megatron, plan, prepare, run, schema
+from playhead.cli import curate, demo, megatron, plan, prepare, run, schema, verify
 from playhead.cli.report import print_error
 from playhead.errors import PlayheadError
 
@@ -28,6 +28,7 @@ app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("verify")(verify.verify)
 app.command("schema")(schema.schema)
 app.add_typer(curate.app)
 app.add_typer(megatron.app)
