@@ -9,6 +9,7 @@ from statistics import median
 import numpy as np
 
 from playhead.order import blend as blending
+from playhead.order.picks import picks_between
 from playhead.plan.plan import Plan
 from playhead.plan.segments import segment_at, window_draws
 from playhead.recipe.tree import branches
@@ -16,12 +17,14 @@ from playhead.resolve.weights import sample_weights
 from playhead.seeds import fold, hash_text
 from playhead.types import IntArray
 from playhead.verify.case import Case
+from playhead.verify.difference import NOTHING
 from playhead.verify.record import BatchLine, StepLine
 from playhead.verify.runs import BASELINE, PASS
 from playhead.verify.verdict import Difference, Share, Verdict
 
-TOLERANCE = 0.005  # of all samples: what is delivered may differ by so much from what is planned
-_PLANNED_DRAWS = 1 << 17
+TOLERANCE = 0.01  # of all samples: what is delivered may differ by so much from what is planned
+_FEW_SAMPLES = 8  # or by so many: those that are lost or come twice are for other questions
+_PLANNED_DRAWS = 1 << 16
 _GROWTH_BYTES = 24 << 20
 _GROWTH = 0.05
 _FEWEST_STEPS = 16
@@ -29,8 +32,7 @@ MIB = 1 << 20
 
 
 def q9_blend(case: Case) -> Verdict:
-    shares = shares_of(case)
-    texts = []
+    shares, texts = case.shares, []
     for share in shares:
         if abs(share.planned - share.weight) > share.bound:
             text = (
@@ -40,7 +42,7 @@ def q9_blend(case: Case) -> Verdict:
             return Verdict("Q9", "failed", (text,), "wrong proportions")
     for share in shares:
         total = sum(other.num_planned for other in shares if other.stream == share.stream)
-        if abs(share.num_delivered - share.num_planned) > max(1, TOLERANCE * total):
+        if abs(share.num_delivered - share.num_planned) > max(_FEW_SAMPLES, TOLERANCE * total):
             text = (
                 f"{share.source}: {share.num_delivered:,} samples in {case.steps:,} steps ({share.delivered:.2%} of "
                 f"{share.stream}), where {share.num_planned:,} are planned and the weight asks for {share.weight:.2%}"
@@ -104,18 +106,18 @@ def _draws_by_source(plan: Plan, i: int) -> tuple[IntArray, int]:
     No further than the first source leaves, where one does.
     """
     stream = plan.streams[i]
-    counts = np.zeros(len(stream.source_names), np.int64)
-    stop = stream.segments[0].pieces[0].stop_draw
+    segment = stream.segments[0]
+    stop = segment.pieces[0].stop_draw
     number = draws = 0
     while draws < _PLANNED_DRAWS:
         _, end = window_draws(segment_at(stream, number), number)
         if stop is not None and end > stop:
             break
-        counts += np.bincount(plan.window(i, number).picks.source, minlength=len(counts))
         number, draws = number + 1, end
-        if stop is not None and end == stop:
+        if end == stop:
             break
-    return counts, draws
+    drawn = picks_between(segment.pieces, stream.orders, 0, draws).source
+    return np.bincount(drawn, minlength=len(stream.source_names)), draws
 
 
 def _bound(plan: Plan, i: int, draws: int) -> float:
@@ -164,8 +166,9 @@ def q10_even_ranks(case: Case) -> Verdict:
     if len({*counts.values()}) > 1:
         short = min(counts, key=lambda rank: counts[rank])
         text = ", ".join(f"rank {rank} {count:,}" for rank, count in counts.items())
-        end = baseline.of_rank(short)[-1]
-        where = Difference(end.step, end.lane, short, "another step", "nothing", ("", BASELINE))
+        longer = max(baseline.ranks, key=lambda record: len(record.batches)).batches[counts[short]]
+        lane = longer.lane % baseline.world_size + short
+        where = Difference(longer.step, lane, short, "a micro-batch, as on other ranks", NOTHING, ("", BASELINE))
         return Verdict("Q10", "failed", (f"micro-batches: {text}",), "uneven ranks", where)
     for record in baseline.ranks:
         for step, count in Counter(batch.step for batch in record.batches).items():
@@ -178,6 +181,8 @@ def q10_even_ranks(case: Case) -> Verdict:
             step = next(a[0] for a, b in zip(own, states[0], strict=False) if a != b)
             text = f"after step {step:,} the states of ranks 0 and {record.rank} differ"
             return Verdict("Q10", "failed", (text,), "receipt mismatch")
+    if not states[0]:
+        return Verdict("Q10", "failed", ("no rank was delivered a whole step",), "skipped")
     text = f"{counts[0]:,} micro-batches on each of {len(counts)} ranks"
     if any(line.receipt is None for line in baseline.ranks[0].steps):
         return Verdict("Q10", "unproven", (text, "the states hold no receipt to compare"))
@@ -220,6 +225,8 @@ def q11_memory(case: Case) -> Verdict:
     for record in run.ranks:
         memory = [line.memory_bytes for line in record.steps]
         if len(memory) < _FEWEST_STEPS:
+            if _is_finished(case):
+                return Verdict("Q11", "not asked", (f"the whole stream has {case.steps} steps",))
             text = f"{len(memory)} steps are too few to tell: at least {_FEWEST_STEPS}"
             return Verdict("Q11", "unproven", (text,))
         quarter = len(memory) // 4
@@ -234,3 +241,9 @@ def q11_memory(case: Case) -> Verdict:
             return Verdict("Q11", "failed", (f"{text}; {grown:,.0f} KiB more with every step",), "memory growth")
         texts.append(text)
     return Verdict("Q11", "passed", tuple(texts))
+
+
+def _is_finished(case: Case) -> bool:
+    """Whether the first run reached the end of the stream."""
+    end = case.runs.done[BASELINE].ranks[0].end
+    return end is not None and end.finished

@@ -13,14 +13,14 @@ from playhead.recipe.values import Recipe
 from playhead.verify.enumeration import EnumeratedSource
 from playhead.verify.runs import Runs
 from playhead.verify.settings import PassPart, VerifySettings
-from playhead.verify.verdict import Verdict
+from playhead.verify.verdict import Share, Verdict
 
 
 @dataclass(frozen=True)
 class Case:
     """A recipe, its plan and that of one pass of it, the runs that were made, and the rows that its files hold.
 
-    `replaced` are the bad samples that others stood in for.
+    `replaced` are the bad samples that others stood in for, `shares` the proportions of the sources.
     """
 
     settings: VerifySettings
@@ -33,6 +33,7 @@ class Case:
     runs: Runs
     rows: Mapping[str, EnumeratedSource] = field(default_factory=dict)
     replaced: tuple[Incident, ...] = ()
+    shares: tuple[Share, ...] = ()
 
     @property
     def lanes(self) -> int:

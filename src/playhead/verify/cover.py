@@ -67,10 +67,8 @@ def q2_every_row(case: Case) -> Verdict:
     run = case.runs.done[PASS]
     if run.error is not None:
         return failed_run("Q2", run.error)
-    for source in case.rows.values():
-        if source.stale is not None:
-            text = f"{source.name}: {source.stale}; run `playhead prepare`"
-            return Verdict("Q2", "failed", (text,), "stale index")
+    if (stale := stale_index(case)) is not None:
+        return stale
     delivered: Counter[Row] = Counter()
     first: dict[Row, tuple[Placed, int]] = {}
     for placed, slot, row in _samples(case):
@@ -82,6 +80,15 @@ def q2_every_row(case: Case) -> Verdict:
     if problem is not None:
         return problem
     return Verdict("Q2", "passed", (*_counts(case, delivered), *_id_evidence(case), *_how_much(case)))
+
+
+def stale_index(case: Case) -> Verdict | None:
+    """The verdict on a source whose files are not those of the index."""
+    for source in case.rows.values():
+        if source.stale is not None:
+            text = f"{source.name}: {source.stale}; run `playhead prepare`"
+            return Verdict("Q2", "failed", (text,), "stale index")
+    return None
 
 
 def _samples(case: Case) -> Iterator[tuple[Placed, int, Row]]:
@@ -222,11 +229,12 @@ def _id_evidence(case: Case) -> tuple[str, ...]:
             compared.add(source)
             counts["same"] += 1
     others = [name for name in case.rows if name not in compared]
-    text = f"{counts['same']:,} ids in the payload are those of the rows in the files"
+    texts = [f"{counts['same']:,} ids in the payload are those of the rows in the files"] if compared else []
     if others:
-        text += f"; of {', '.join(others)} only rows were compared: no id of the files is in the payload"
+        field = f'the field "{case.settings.id_field}" of batches holds none of their ids (--id names another)'
+        texts.append(f"of {', '.join(others)} only rows were compared: {field}")
     twins = sum(_num_twins(source) for source in case.rows.values())
-    return (text, *([f"{twins:,} rows have an id that another row has too"] if twins else []))
+    return (*texts, *([f"{twins:,} rows have an id that another row of their source has too"] if twins else []))
 
 
 def _num_twins(source: EnumeratedSource) -> int:

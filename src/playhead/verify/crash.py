@@ -103,9 +103,9 @@ def _end_of_life(
         ranks.watch(lambda: not ranks.are_all_running, may_die=True)
         return "SIGKILL in the middle of a save"
     first = 0 if phase.state is None else int(Path(phase.state).stem.rpartition("-")[2])
-    steps = chance.randint(1, max(1, ((phase.until or 0) - first) // (left + 1)))
-    target = steps * job.world_size
-    if not ranks.watch(lambda: ranks.num_steps >= target):
+    most = max(phase.save_every, ((phase.until or 0) - first) // (left + 1))
+    target = chance.randint(phase.save_every, most)
+    if not ranks.watch(lambda: ranks.num_steps_of_all >= target):
         ranks.finish()
         return "its end"
     time.sleep(chance.uniform(0.0, 2 * phase.pace_seconds))

@@ -29,14 +29,19 @@ class Mismatch:
     distance: int = 0
 
 
-def compare(expected: Sequence[Placed], delivered: Sequence[Placed], runs: tuple[str, str]) -> Mismatch | None:
-    """The first place where two sequences of micro-batches differ; None where they are equal to the last bit."""
+def compare(
+    expected: Sequence[Placed], delivered: Sequence[Placed], runs: tuple[str, str], before: Sequence[Placed] = ()
+) -> Mismatch | None:
+    """The first place where two sequences of micro-batches differ; None where they are equal to the last bit.
+
+    `before` are those that came before the expected ones, and should not come again.
+    """
     for number, (want, found) in enumerate(zip(expected, delivered, strict=False)):
         if _same_samples(want.batch, found.batch):
             if (kind := _contents_differ(want.batch, found.batch)) is not None:
                 return Mismatch(kind, _of_contents(want, found, runs))
             continue
-        distance = _distance(expected, number, found)
+        distance = _distance([*before, *expected], len(before) + number, found)
         kind = "samples" if distance == 0 else "ahead" if distance > 0 else "behind"
         return Mismatch(kind, _of_samples(want, found, runs), abs(distance))
     if len(delivered) < len(expected):

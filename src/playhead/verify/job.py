@@ -34,19 +34,23 @@ class LoaderOptions(Struct, frozen=True):
 
 
 class SavePlace(Struct, frozen=True):
-    """Where a state is saved: after so many micro-batches of a step on each rank. `name` is that of the file."""
+    """Where a state is saved: after so many micro-batches of a step on each rank, or, with 0, at the end of the step.
+
+    `name` is that of the file.
+    """
 
     name: str
     step: int
-    num_batches: int
+    num_batches: int = 0
 
 
 class Phase(Struct, frozen=True):
     """One run of a loader: from a state or the start, until a step or the end of the stream.
 
     `first` is the step it starts at, for those who watch. `essential` ends the process if it fails; the others go on
-    with the next phase. `save_every` saves after every so many steps. The rest makes things go wrong: `pace_seconds` is
-    waited after every step, so that there is time to be killed in; `dies_in_save` is the save in which the rank kills
+    with the next phase. `save_every` saves after every so many steps. `together` lets the ranks begin at the same time,
+    as those of a training do. The rest makes things go wrong: `pace_seconds` is waited after every step, so that there
+    is time to be killed in; `dies_in_save` is the save in which the rank kills
     itself; `kills_worker_at` is the step after which it kills one of its workers. `capture` is the micro-batch (step,
     lane) of which the whole payload is written down.
     """
@@ -61,6 +65,7 @@ class Phase(Struct, frozen=True):
     saves: tuple[SavePlace, ...] = ()
     save_every: int = 0
     essential: bool = False
+    together: bool = False
     pace_seconds: float = 0.0
     dies_in_save: int | None = None
     kills_worker_at: int | None = None
@@ -106,6 +111,10 @@ class RankJob(Struct, frozen=True):
 
     def error(self, phase: str, rank: int) -> Path:
         return Path(self.folder) / phase / f"rank-{rank}-error.json"
+
+    def ready(self, phase: str, rank: int) -> Path:
+        """A file that says that a rank has its first batch."""
+        return Path(self.folder) / phase / f"rank-{rank}-ready"
 
     def captured(self, phase: str, rank: int) -> Path:
         return Path(self.folder) / phase / f"rank-{rank}-captured"

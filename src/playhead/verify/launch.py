@@ -61,7 +61,8 @@ class Ranks:
         self._job, self._numbers, self._options = job, numbers, options
         self._by_torchrun = options.launcher == "torchrun" and len(numbers) == job.num_processes == job.world_size > 1
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._tails = [_Tail(job.record(phase.name, rank)) for phase in job.phases for rank in range(job.world_size)]
+        ranks = range(job.world_size)
+        self._tails = [[_Tail(job.record(phase.name, rank)) for phase in job.phases] for rank in ranks]
 
     def start(self) -> None:
         job = self._job
@@ -89,7 +90,15 @@ class Ranks:
     @property
     def num_steps(self) -> int:
         """The steps that all ranks together have finished."""
-        return sum(tail.num_steps() for tail in self._tails)
+        return sum(self._steps_by_rank())
+
+    @property
+    def num_steps_of_all(self) -> int:
+        """The steps that every rank has finished."""
+        return min(self._steps_by_rank())
+
+    def _steps_by_rank(self) -> list[int]:
+        return [sum(tail.num_steps() for tail in tails) for tails in self._tails]
 
     @property
     def are_running(self) -> bool:
@@ -108,7 +117,7 @@ class Ranks:
         while not (there := until()) and self.are_running:
             if not may_die:
                 self._raise_failure()
-            size = sum(tail.size() for tail in self._tails)
+            size = sum(tail.size() for tails in self._tails for tail in tails)
             if size != seen:
                 seen, since = size, time.monotonic()
             elif time.monotonic() - since > self._options.timeout_seconds:
@@ -128,7 +137,7 @@ class Ranks:
 
     def kill(self, number: int) -> bool:
         """SIGKILL to one of them; returns whether it was there to be killed."""
-        pid = self._pid(number)
+        pid = self.pid(number)
         if pid is None:
             return False
         with suppress(ProcessLookupError):
@@ -138,7 +147,7 @@ class Ranks:
 
     def end(self) -> None:
         """End what is left. A rank leads a process group, so its workers are found even when it is dead."""
-        pids = [pid for number in self._numbers if (pid := self._pid(number)) is not None]
+        pids = [pid for number in self._numbers if (pid := self.pid(number)) is not None]
         for pid in {*pids, *(process.pid for process in self._processes)}:
             if self._by_torchrun and pid == self._processes[0].pid:
                 continue
@@ -153,7 +162,7 @@ class Ranks:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _pid(self, number: int) -> int | None:
+    def pid(self, number: int) -> int | None:
         """The process id of a rank that is running; None where it has not begun, or is gone."""
         try:
             pid = int(self._job.pid(number).read_text())

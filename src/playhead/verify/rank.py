@@ -35,6 +35,7 @@ from playhead.verify.record import BatchLine, EndLine, FaultLine, RecordWriter, 
 
 _ORPHANED = 70  # an exit code of our own
 _PRELOADED = ["playhead.feed.produce", "playhead.verify.rank"]  # so that processes from a fork server start at once
+_LOOK_SECONDS = 0.005
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -129,7 +130,15 @@ class _Delivery:
             self._waited += now - asked
             if self._seconds_to_first is None:
                 self._seconds_to_first = now - self._begin
+                if self._phase.together:
+                    self._wait_for_ranks()
             yield _checked(batch)
+
+    def _wait_for_ranks(self) -> None:
+        job, name = self._job, self._phase.name
+        job.ready(name, self._rank).touch()
+        while not all(job.ready(name, rank).exists() for rank in range(job.world_size)):
+            time.sleep(_LOOK_SECONDS)
 
     def _batches_after(self, error: Exception) -> Iterator[Batch]:
         assert self._killed is not None
@@ -151,7 +160,8 @@ class _Delivery:
         if self._phase.capture == (batch.step, batch.lane):
             write_parts(self._job.captured(self._phase.name, self._rank), parts_of(batch))
         for place in self._phase.saves:
-            if (place.step, place.num_batches) == (batch.step, self._num_in_step):
+            is_here = batch.is_last_in_step if place.num_batches == 0 else place.num_batches == self._num_in_step
+            if place.step == batch.step and is_here:
                 self._save(place.name)
 
     def _end_step(self, batch: Batch) -> None:

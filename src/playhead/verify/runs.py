@@ -39,6 +39,7 @@ NEEDS = {
 }
 _MOST_PROCESSES = 16
 _KIND_STEPS = 12
+_PACE_SECONDS = 0.02  # of a step that somebody may be killed in
 
 Look = Callable[[int], None]
 Launch = Callable[[RankJob, tuple[int, ...] | None, Look], None]
@@ -218,15 +219,14 @@ class Runs:
         """From a state of the first run through every other number of ranks, and back to the first."""
         place, worlds = elastic_path(self.settings.world_size, self.lanes, self._places)
         state = None if place is None else self._saved(place)
-        first = 0 if place is None else place.step + (place.num_batches * self.settings.world_size == self.lanes)
-        for hop, world_size in enumerate(worlds):
-            until = first + (self.steps - first) * (hop + 1) // len(worlds)
-            if until <= first:
-                continue  # more numbers of ranks than steps
+        first = 0 if place is None else place.step + (place.num_batches == 0)
+        begin, num_hops = first, min(len(worlds), self.steps - first)
+        for hop, world_size in enumerate(worlds[:num_hops]):
+            until = begin + (self.steps - begin) * (hop + 1) // num_hops
             options = self._other_workers(hop, world_size, is_last=hop == len(worlds) - 1)
             name = f"elastic-{hop}-on-{world_size}"
-            end = SavePlace("end", until - 1, self.lanes // world_size)
-            phase = Phase(name, options, self._cache, state=state, first=first, until=until, saves=(end,))
+            phase = Phase(name, options, self._cache, state=state, first=first, until=until)
+            phase = replace(phase, saves=(SavePlace("end", until - 1),))
             self._run(name, [phase], world_size)
             state, first = str(self.done[name].job.state(name, 0, "end")), until
             if self.done[name].error is not None:
@@ -248,7 +248,8 @@ class Runs:
 
     def _crash(self) -> None:
         every = max(1, self.steps // 16)
-        phase = Phase("crash", self._quick, self._cache, until=self.steps, save_every=every, pace_seconds=0.02)
+        phase = Phase("crash", self._quick, self._cache, until=self.steps, save_every=every, together=True)
+        phase = replace(phase, pace_seconds=_PACE_SECONDS)
         job = self._job("crash", (phase,), self.settings.world_size)
 
         def look(steps: int) -> None:
@@ -318,7 +319,7 @@ def elastic_path(world_size: int, lanes: int, places: Sequence[SavePlace]) -> tu
     """
     others = [world for world in worlds_that_fit(lanes) if world != world_size]
     for place in sorted(places, key=lambda place: place.name != "inside"):
-        done = place.num_batches * world_size % lanes
+        done = place.num_batches * world_size
         fitting = [world for world in others if world in worlds_that_fit(lanes, done)]
         if fitting or not done:
             first = fitting[-1:]

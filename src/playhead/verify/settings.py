@@ -67,7 +67,7 @@ def save_places(settings: VerifySettings, steps: int, lanes: int) -> tuple[SaveP
     """Where the first run saves: at the ends of some steps, and inside one where a rank has several lanes of it."""
     per_rank = lanes // settings.world_size
     ends = settings.save_at or (steps // 4, steps // 2)
-    places = [SavePlace(f"after-{end:06}", end - 1, per_rank) for end in sorted({*ends}) if 0 < end < steps]
+    places = [SavePlace(f"after-{end:06}", end - 1) for end in sorted({*ends}) if 0 < end < steps]
     if per_rank > 1:
         places.append(SavePlace("inside", max(0, steps // 3), per_rank // 2))
     return tuple(places)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from playhead.errors import PlayheadError
 from playhead.read import Incident
 from playhead.recipe.tree import branches
 from playhead.recipe.values import Recipe
@@ -17,7 +18,7 @@ from playhead.resolve import map_tables, plan_tables
 from playhead.verify.balance import q9_blend, q10_even_ranks, q11_memory, shares_of
 from playhead.verify.captures import explained
 from playhead.verify.case import Case
-from playhead.verify.cover import q1_one_place, q2_every_row, q3_disjoint_ranks
+from playhead.verify.cover import q1_one_place, q2_every_row, q3_disjoint_ranks, stale_index
 from playhead.verify.enumeration import EnumeratedSource, enumerate_source
 from playhead.verify.figures import Figures
 from playhead.verify.kills import q7_crashes, q8_killed_worker
@@ -77,7 +78,6 @@ def verify(
     pass_plan = plan_tables(single, tables, world_size=settings.world_size)
     part = part_of_pass(pass_plan, settings.sample)
     steps = num_steps(plan, settings.steps)
-    needed = {name for question in settings.questions for name in NEEDS[question]}
     rows: dict[str, EnumeratedSource] = {}
     if "Q2" in settings.questions:
         most = None if part.is_whole else max(1, sum(part.draws) // len(tables))
@@ -87,9 +87,17 @@ def verify(
                 table = tables[leaf.path]
                 rows[leaf.source.name] = enumerate_source(leaf, recipe, table, settings.id_field, most)
     runs = Runs(settings, recipe, plan.lanes, steps, part, progress, launch)
-    runs.make()
-    case = Case(settings, recipe, tables, plan, pass_plan, part, steps, runs, rows, _replaced(settings.records))
-    verdicts = tuple(explained(_asked(question, case), runs) for question in settings.questions)
+    case = Case(settings, recipe, tables, plan, pass_plan, part, steps, runs, rows)
+    try:
+        runs.make()
+    except PlayheadError as error:
+        if not any(source.stale for source in rows.values()):
+            raise
+        verdicts = tuple(_without_runs(question, case, error) for question in settings.questions)
+    else:
+        case = replace(case, replaced=_replaced(settings.records))
+        case = replace(case, shares=shares_of(case)) if BASELINE in runs.done else case
+        verdicts = tuple(explained(_asked(question, case), runs) for question in settings.questions)
     return VerifyReport(
         str(settings.recipe_path),
         version("playhead"),
@@ -98,7 +106,7 @@ def verify(
         steps,
         plan.lanes,
         verdicts,
-        _figures(case) if BASELINE in needed else Figures(),
+        _figures(case) if BASELINE in runs.done else Figures(),
         time.perf_counter() - begin,
     )
 
@@ -107,6 +115,14 @@ def _asked(question: str, case: Case) -> Verdict:
     begin = time.perf_counter()
     verdict = ASKED[question](case)
     return replace(verdict, seconds=_run_seconds(question, case) + time.perf_counter() - begin)
+
+
+def _without_runs(question: str, case: Case, error: PlayheadError) -> Verdict:
+    """The index is not that of the files, and a run ended with an error because of it, in all likelihood."""
+    stale = stale_index(case)
+    if question == "Q2" and stale is not None:
+        return stale
+    return Verdict(question, "unproven", (f"the index is stale, and a run failed: {error.message()}",))
 
 
 def _run_seconds(question: str, case: Case) -> float:
@@ -122,7 +138,7 @@ def _figures(case: Case) -> Figures:
     first = [end.seconds_to_first for record in baseline.ranks if (end := record.end) and end.seconds_to_first]
     waited = [line.waited_seconds for record in baseline.ranks for line in record.steps[1:]]
     memory = {record.rank: tuple(line.memory_bytes for line in record.steps) for record in baseline.ranks}
-    return Figures(max(first, default=None), tuple(waited), memory, shares_of(case))
+    return Figures(max(first, default=None), tuple(waited), memory, case.shares)
 
 
 def _replaced(records: Path) -> tuple[Incident, ...]:
