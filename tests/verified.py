@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from corpora import lengths_of, recipe_in
 from deliveries import write_tokens
@@ -49,7 +51,9 @@ def run_here(job: RankJob, only: tuple[int, ...] | None, look: Callable[[int], N
     """Be the ranks of a job, one after another."""
     Path(job.folder).mkdir(parents=True)
     for process in range(job.num_processes) if only is None else only:
-        play(job, process)
+        place = {"RANK": str(process), "WORLD_SIZE": str(job.num_processes)}
+        with mock.patch.dict(os.environ, place):
+            play(job, process)
     look(1)
 
 

@@ -33,20 +33,16 @@ def q7_crashes(case: Case) -> Verdict:
         tag = _CRASH_TAGS.get(found.kind, "resume divergence")
         return Verdict("Q7", "failed", (f"{in_words(found)}, after {endings}",), tag, with_causes(found))
     count = sum(len(record.batches) for record in baseline.ranks)
-    starts = ", ".join(_start_of(life.resumed_from) for life in crashed.lives[1:])
+    starts = ", ".join(f"{life.resumed_from or 0:,}" for life in crashed.lives[1:])
     texts = [f"{crashed.num_kills} kills: {endings}"]
     texts.append(
-        f"{count:,} micro-batches are those of the run left alone; resumed from {starts}; "
+        f"{count:,} micro-batches are those of the run left alone; resumed after {starts} steps; "
         f"{crashed.num_wasted:,} that came after the last checkpoint were delivered again"
     )
     if crashed.num_kills < case.settings.kills:
         texts.append(f"the run ended before all of {case.settings.kills} kills: raise --steps")
         return Verdict("Q7", "unproven", tuple(texts))
     return Verdict("Q7", "passed", tuple(texts))
-
-
-def _start_of(saved: str | None) -> str:
-    return "the start" if saved is None else f"step {int(saved.rpartition('-')[2]):,}"
 
 
 def q8_killed_worker(case: Case) -> Verdict:
