@@ -50,6 +50,7 @@ def two_sources(folder: Path, **fields: Any) -> Recipe:
 def run_here(job: RankJob, only: tuple[int, ...] | None, look: Callable[[int], None]) -> None:
     """Be the ranks of a job, one after another."""
     Path(job.folder).mkdir(parents=True)
+    job.write()
     for process in range(job.num_processes) if only is None else only:
         place = {"RANK": str(process), "WORLD_SIZE": str(job.num_processes)}
         with mock.patch.dict(os.environ, place):
