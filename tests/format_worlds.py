@@ -40,6 +40,17 @@ def check_worlds(recipe: Recipe, num_rows: int) -> None:
         assert _by_lane(rounds(make, world_size, state[-1])) == rest
 
 
+def check_processes(recipe: Recipe) -> None:
+    """Laws: worker processes deliver what this one does, also from the middle of a step on, on another world size."""
+    alone = rounds(numpy_loader(recipe), 1)
+    batches, states, _ = zip(*alone[0], strict=True)
+    assert [seen for seen, _, _ in rounds(numpy_loader(recipe, workers=2), 1)[0]] == list(batches)
+    at = LANES + LANES // 2
+    assert len(batches) > at
+    rest = {(seen.step, seen.lane): seen._replace(is_last=False) for seen in batches[at:]}
+    assert _by_lane(rounds(numpy_loader(recipe, workers=1), 2, states[at - 1])) == rest
+
+
 def _by_lane(dealt: list[list[tuple[Seen, str, dict[str, Any]]]]) -> dict[tuple[int, int], Seen]:
     found = {(seen.step, seen.lane): seen._replace(is_last=False) for batches in dealt for seen, _, _ in batches}
     assert len(found) == sum(map(len, dealt))

@@ -99,7 +99,7 @@ def test_every_folder_and_file_that_a_page_names_exists(page):
 def test_the_pages_name_every_format_with_its_extensions_and_no_other(tmp_path):
     assert formats_known(tmp_path, "format: unknown, path: a") == formats_named()
     table = re.findall(r"^\| `\w+` \| ([^|]+) \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
-    assert formats_known(tmp_path, "path: a") == set(re.findall(r"`(\.[\w.]+)`", " ".join(table)))
+    assert formats_known(tmp_path, "path: a") == set(re.findall(r"`([\w-]*\.[\w.]+)`", " ".join(table)))
 
 
 def formats_known(folder, fields):

@@ -165,6 +165,21 @@ def test_members_of_tars_that_belong_to_no_sample_are_counted_and_said(tmp_path:
     assert (found["num_rows"], found["num_skipped"], found["scanned_shards"]) == (3, 4, 1)
 
 
+def test_rows_that_are_left_out_and_shards_without_rows_are_said(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "0.json", [{"audio_filepath": "a.wav", "duration": 1}, {"_skipme": "noisy"}])
+    for i in range(1, 6):
+        (tmp_path / f"{i}.json").write_text("")
+    (tmp_path / "recipe.yaml").write_text(
+        "sources: [{name: a, path: '*.json', format: nemo}]\nbatching: {type: fixed, size: 1}\n"
+    )
+    said = printed(tmp_path, "prepare", "recipe.yaml")
+    assert "a: 1 row left out (`_skipme`, or without a member)" in said
+    assert "a: 5 of 6 shards have no rows: " in said
+    assert "and 2 more" in said
+    (found,) = as_json(tmp_path, "prepare", "recipe.yaml")["sources"]
+    assert found["empty_shards"] == [str(tmp_path / f"{i}.json") for i in range(1, 6)]
+
+
 def test_more_parts_than_shards_are_refused_at_once(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", [{"n": 1}, {"n": 2}])
     (tmp_path / "recipe.yaml").write_text(

@@ -177,9 +177,14 @@ def test_the_command_for_an_ordinary_zstd_file_makes_it_readable(tmp_path: Path)
     ],
 )
 def test_what_has_a_beginning_and_an_end_only_is_refused_with_a_command(path: str, fix: str) -> None:
-    with pytest.raises(RecipeError, match=r"sources\[0\].*in any order") as caught:
-        Recipe.parse({"sources": [{"name": "s", "path": path}], "batching": {"type": "fixed", "size": 1}})
-    assert fix in str(caught.value)
+    for where, source in {
+        r"sources\[0\]": {"path": path},
+        r"sources\[0\].options.tar": {"format": "nemo_tarred", "path": "a.json", "options": {"tar": path}},
+        r"sources\[0\].options.fields": {"format": "lhotse_shar", "options": {"fields": {"cuts": ["a", path]}}},
+    }.items():
+        with pytest.raises(RecipeError, match=rf"{where}.*in any order") as caught:
+            Recipe.parse({"sources": [{"name": "s", **source}], "batching": {"type": "fixed", "size": 1}})
+        assert fix in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "package"), [("a.jsonl.gz", "rapidgzip"), ("a.jsonl.zst", "pyzstd")])

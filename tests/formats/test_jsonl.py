@@ -14,15 +14,17 @@ from playhead.errors import DataError
 from playhead.formats.collect import Collector
 from playhead.formats.contract import ScanLimits
 from playhead.formats.fields import fast_decoder
-from playhead.formats.jsonl import Jsonl, _line_by_line
+from playhead.formats.jsonl import ROW_ID, Jsonl, _line_by_line
 from playhead.formats.lengths import whole_number, whole_numbers
-from playhead.formats.lines import read_lines
+from playhead.formats.lines import gather_lines, read_lines
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Match, Spec
+from playhead.prepare import prepare
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.store import all_files, open_file
 from scanned import Scanned, joined, read_file, scan_file, shard_of
+from small_data import all_lengths, recipe_over, table_of
 
 TOKENS = Spec(length=Length(field="n"))
 SECONDS = Spec(length=Length(field="d", unit="seconds"))
@@ -152,6 +154,25 @@ def test_sections_of_any_size_give_the_rows_of_the_whole_file(
     assert found.num_rows == whole.num_rows
     assert found.bounds.tolist() == whole.bounds.tolist()
     assert found.lengths.tolist() == whole.lengths.tolist()
+
+
+@given(
+    lines=st.lists(line_texts, min_size=1, max_size=12),
+    bounds=st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4)), max_size=6),
+    chunk_bytes=st.integers(1, 120),
+)
+def test_lines_of_stretches_are_those_that_each_stretch_has(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], bounds: list[tuple[int, int]], chunk_bytes: int
+) -> None:
+    path = tmp_path_factory.mktemp("jsonl") / "a.jsonl"
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    begins = np.cumsum([0, *(len(line.encode()) + 1 for line in lines)]).tolist()
+    stretches = [(begins[low], begins[min(low + count, len(lines))]) for low, count in bounds if low < len(lines)]
+    file, limits = open_file(all_files(), str(path)), ScanLimits(chunk_bytes=chunk_bytes)
+    firsts, ends = np.array(stretches, np.int64).reshape(-1, 2).T
+    found = [row for run in gather_lines(file, limits, firsts, ends) for row in run.rows()]
+    each = [row for low, high in stretches for run in read_lines(file, limits, low, end=high) for row in run.rows()]
+    assert found == each
 
 
 def test_the_line_of_an_error_in_a_later_section_is_numbered_from_the_start_of_the_file(tmp_path: Path) -> None:
@@ -298,6 +319,21 @@ def test_a_number_column_that_holds_text_is_refused(tmp_path: Path) -> None:
 def test_patterns_are_shell_style_or_regular_expressions(pattern: str, accepted: list[str]) -> None:
     accepts = Match("f", pattern=pattern).compile()
     assert [name for name in ("a.wav", "b.flac", "c.txt") if accepts(name)] == accepted
+
+
+def test_without_a_field_of_ids_a_row_has_its_own_or_its_file_and_number(tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_text('{"n": 1, "id": "a"}\n\n{"n": 2}\n{"n": 3, "id": 7}\n  \n{"n": 4, "id": null}\n')
+    spec = Spec(length=Length(field="n"), ids=ROW_ID)
+    for chunk_bytes in (1, 1 << 19):
+        found = scan(path, spec, chunk_bytes)
+        assert found.ids.tolist() == [hash_text(each) for each in ("a", "part.jsonl:1", "7", "part.jsonl:3")]
+        assert found.lengths.tolist() == [1, 2, 3, 4]
+    assert "line 1, byte 0" in refuse(tmp_path, b'{"n": 1, "id": [1]}\n', spec)
+    (tmp_path / "drop.txt").write_text("part.jsonl:1\n7\n")
+    recipe = recipe_over(tmp_path, "part.jsonl", drop_ids=[str(tmp_path / "drop.txt")])
+    assert prepare(recipe, workers=1).sources[0].num_unknown_ids == 0
+    assert all_lengths(table_of(recipe)) == [1, 4]
 
 
 def test_a_missing_id_is_refused(tmp_path: Path) -> None:

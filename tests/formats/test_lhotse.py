@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lhotse import CutSet, MonoCut
+import soundfile
+from lhotse import CutSet, MonoCut, Recording
 from lhotse.array import Array as ArrayManifest
+from lhotse.audio import AudioSource
 
 from format_worlds import check_worlds
 from format_worlds import recipe_of as recipe_of_worlds
-from lhotse_data import RATE, check_audio, check_samples, cut, delivered, recipe_of, recording, speech
+from lhotse_data import RATE, channel_files, check_audio, check_samples, cut, delivered, recipe_of, recording, speech
 from playhead.errors import DataError, PlayheadError, PrepareError, RecipeError, SampleError
 from playhead.formats.collect import Collector
 from playhead.formats.contract import ScanLimits, Section
@@ -234,16 +236,62 @@ def test_a_recording_that_cannot_be_read_is_a_bad_sample(tmp_path: Path, change:
     assert "cuts.jsonl, byte 0" in str(caught.value)
 
 
-def test_audio_shorter_than_its_cut_is_a_bad_sample(tmp_path: Path) -> None:
-    made = cut(recording(tmp_path, "mono.wav", RATE), "c", 0.75, 0.5)
+def test_audio_shorter_than_its_cut_is_a_bad_sample_beyond_the_tolerance_of_the_recipe(tmp_path: Path) -> None:
+    cuts = [cut(recording(tmp_path, "mono.wav", RATE), "c", 0.75, 0.5)]
     with pytest.raises(SampleError, match=r"mono.wav: the segment is not within the recording"):
-        delivered(written(tmp_path, [made]))
+        delivered(written(tmp_path, cuts))
+    CutSet.from_cuts(cuts).to_file(tmp_path / "cuts.jsonl")
+    recipe = recipe_of(tmp_path, SOURCE, sequence="audio", sequence_rate=RATE, length_tolerance=0.25)
+    prepare(recipe, workers=1)
+    assert [len(sample["audio"]) for sample in delivered(recipe)] == [RATE // 4]
+    cuts = [cut(recording(tmp_path, "mono.wav", RATE), "c", 0.0, 1.1)]
+    (sample,) = delivered(written(tmp_path, cuts))
+    assert len(sample["audio"]) == RATE
 
 
-def test_channels_in_several_files_are_refused(tmp_path: Path) -> None:
-    apart = next(cut for cut in speech(tmp_path / "audio") if cut.recording.id == "apart").recording
-    with pytest.raises(DataError, match="the channels of a cut are in several files"):
-        delivered(written(tmp_path, [cut(apart, "c", 0, 1, [0, 1])]))
+def test_channels_in_several_files_are_those_that_lhotse_stacks(tmp_path: Path) -> None:
+    """Files of one and of two channels, one of them a little shorter; cuts of all of them, of some, and of one."""
+    parts = [
+        recording(tmp_path, "a.wav", 2 * RATE, channels=2),
+        recording(tmp_path, "b.flac", 2 * RATE - 40),
+        recording(tmp_path, "c.wav", 2 * RATE),
+    ]
+    channels = ([3, 0], [1], [2])
+    sources = [AudioSource("file", ids, part.sources[0].source) for ids, part in zip(channels, parts, strict=True)]
+    apart = Recording("apart", sources, RATE, 2 * RATE, 2.0, [0, 1, 2, 3])
+    cuts = [
+        cut(apart, f"c{i}", start, duration, wanted)
+        for i, (start, duration, wanted) in enumerate(
+            [(0, 2.0, [0, 1, 2, 3]), (0.3, 1.2, [2, 1]), (0.5, 0.25, [0, 2]), (0.1, 1.9, [1, 3]), (1.0, 0.5, 1)]
+        )
+    ]
+    recipe = written(tmp_path, cuts)
+    samples = delivered(recipe)
+    check_samples(samples, CutSet.from_file(tmp_path / "cuts.jsonl"))
+    assert [sample["audio"].ndim for sample in samples] == [2, 2, 2, 2, 1]
+    for how, expected in (
+        ({"channels": "mono"}, [sample["audio"].reshape(len(sample["audio"]), -1).mean(axis=1) for sample in samples]),
+        ({"channels": [0]}, [sample["audio"].reshape(len(sample["audio"]), -1)[:, 0] for sample in samples]),
+    ):
+        for sample, wanted in zip(delivered(recipe_of(tmp_path, SOURCE, audio=how)), expected, strict=True):
+            np.testing.assert_allclose(sample["audio"], wanted, atol=1e-7)
+    cropped = recipe_of(tmp_path, SOURCE, augment=[{"type": "crop", "seconds": 0.2, "field": "audio"}])
+    prepare(cropped, workers=1)
+    for sample, whole in zip(delivered(cropped), samples, strict=True):
+        assert len(sample["audio"]) == RATE // 5
+        starts = np.flatnonzero((whole["audio"] == sample["audio"][0]).reshape(len(whole["audio"]), -1).all(axis=1))
+        assert any(np.array_equal(whole["audio"][at : at + RATE // 5], sample["audio"]) for at in starts)
+
+
+def test_files_of_a_recording_that_differ_in_rate_or_are_missing_are_a_bad_sample(tmp_path: Path) -> None:
+    made = channel_files(tmp_path, "apart", RATE)
+    recipe = written(tmp_path, [cut(made, "c", 0, 0.5, [0, 1])])
+    soundfile.write(tmp_path / "apart-1.wav", np.zeros(8000), 8000)
+    with pytest.raises(SampleError, match="differ in their sampling rates"):
+        delivered(recipe)
+    (tmp_path / "apart-1.wav").unlink()
+    with pytest.raises(DataError, match=r"apart-1.wav: no such file"):
+        delivered(recipe)
 
 
 def test_a_channel_that_the_file_does_not_have_is_a_bad_sample(tmp_path: Path) -> None:

@@ -1,55 +1,21 @@
-"""NeMo manifests and tarred datasets: the rows they have, and the audio that each row names, bit for bit."""
+"""NeMo manifests: the rows they have, and the audio that each row names, bit for bit."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
 
 from format_worlds import check_worlds, recipe_of
-from playhead import Loader, PrepareError, Recipe, SampleError
+from nemo_data import RATE, AnyPlace, as_floats, delivered, encoded, recipe_in, signal
+from playhead import Loader, PrepareError, SampleError
+from playhead.feed.state import PayloadWarning
 from playhead.prepare import prepare
-from small_data import table_of, write_jsonl, write_tar
-
-RATE = 8_000
-
-
-def signal(num_frames: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-(2**15), 2**15, num_frames).astype(np.int16)
-
-
-def encoded(samples: np.ndarray, container: str = "WAV") -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, samples, RATE, format=container, subtype="PCM_16")
-    return file.getvalue()
-
-
-def as_floats(samples: np.ndarray) -> np.ndarray:
-    return samples.astype(np.float32) / np.float32(2**15)
-
-
-def delivered(recipe: Recipe) -> list[dict[str, Any]]:
-    """The samples in order, with their audio as it was before padding."""
-    found = []
-    for batch in Loader(recipe):
-        for slot in range(batch.num_samples):
-            row = {name: value[slot] for name, value in batch.items()}
-            row["audio"] = row["audio"][: row["audio_lengths"]]
-            found.append(row)
-    return found
-
-
-def recipe_in(folder: Path, source: dict[str, Any], **fields: Any) -> Recipe:
-    values = {"sources": [{"name": "s", "shuffle": "none", **source}], "batching": {"type": "fixed", "size": 2}}
-    recipe = Recipe.parse({**values, "epochs": 1, "audio": {"sample_rate": RATE}, **fields}, folder)
-    prepare(recipe, workers=1)
-    return recipe
+from playhead.testing import check_format
+from small_data import table_of, write_jsonl
 
 
 @pytest.fixture
@@ -88,11 +54,29 @@ def test_rows_are_those_without_skipme_and_their_audio_is_what_they_name(manifes
     check_worlds(recipe_of(manifest.parent, {"format": "nemo", "path": "more.json"}, fields=["audio", "text"]), 90)
 
 
-def test_ids_are_paths_with_offsets_unless_a_field_is_named(manifest: Path) -> None:
-    (manifest.parent / "drop.txt").write_text("sub/b.wav@1.0\na.wav\n")
+def test_manifests_keep_the_contract() -> None:
+    rows = [{"audio_filepath": f"{i}.wav", "duration": i / 4, "offset": float(i), "text": f"ä{i}"} for i in range(5)]
+    lines = [json.dumps(row) for row in rows]
+    lines.insert(2, '{"audio_filepath": "x.wav", "_skipme": "noisy"}')
+    samples = [
+        {**row, "audio": AnyPlace(path=row["audio_filepath"], offset=row["offset"], duration=row["duration"])}
+        for row in rows
+    ]
+    source = {"format": "nemo", "path": "*.json", "ids": "text", "keep": {"text": "*", "duration": [0, 9]}}
+    check_format(source, {"a.json": "\n".join(lines).encode()}, samples)
+
+
+def test_ids_are_those_of_the_rows_or_else_paths_with_offsets(manifest: Path) -> None:
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    rows[4]["id"], rows[6]["id"] = "own", 7
+    write_jsonl(manifest, rows)
+    (manifest.parent / "drop.txt").write_text("sub/b.wav@1.0\na.wav\n7\n")
     source = {"format": "nemo", "path": "manifest.json", "drop_ids": "drop.txt"}
     recipe = recipe_in(manifest.parent, source, fields=["text", "audio"])
-    assert [row["text"] for row in delivered(recipe)] == ["start of b", "rounded up", "rounded down"]
+    assert [row["text"] for row in delivered(recipe)] == ["start of b", "rounded up"]
+    (manifest.parent / "drop.txt").write_text("c.flac\n")  # both of its rows have ids of their own
+    report = prepare(recipe, workers=1)
+    assert [report.sources[0].selected_rows, report.sources[0].num_unknown_ids] == [5, 1]
 
 
 def test_lines_of_other_files_go_with_the_rows_that_are_kept(manifest: Path) -> None:
@@ -113,6 +97,31 @@ def test_lines_of_other_files_go_with_the_rows_that_are_kept(manifest: Path) -> 
         prepare(recipe, workers=1)
 
 
+def test_only_a_newline_ends_a_line_of_text(manifest: Path) -> None:
+    lines = ["a\rb", "two\u2028y", "three\x0cz\x85q\r", "four\x0b", "five"]
+    (manifest.parent / "lines.txt").write_bytes("\n".join(lines).encode())
+    expected = ["a\rb", "two\u2028y", "three\x0cz\x85q", "four\x0b", "five"]
+    extra = [{"name": "next", "path": "lines.txt"}, {"name": "any", "type": "text_sample", "path": "lines.txt"}]
+    source = {"format": "nemo", "path": "manifest.json", "options": {"extra_fields": extra}}
+    rows = delivered(recipe_in(manifest.parent, source, fields=["next", "any", "audio"], epochs=40))
+    assert [row["next"] for row in rows[:5]] == expected
+    assert {row["any"] for row in rows} == set(expected)
+
+
+def test_other_texts_to_draw_from_are_noticed_when_a_run_goes_on(manifest: Path) -> None:
+    prompts = manifest.parent / "prompts.txt"
+    prompts.write_text("say it\nwrite it\n")
+    extra = [{"name": "prompt", "type": "text_sample", "path": "prompts.txt"}]
+    source = {"format": "nemo", "path": "manifest.json", "options": {"extra_fields": extra}}
+    recipe = recipe_in(manifest.parent, source, fields=["prompt", "audio"])
+    state = Loader(recipe).state_dict()
+    prompts.write_text("say it\nwrite it\n")
+    Loader(recipe).load_state_dict(state)
+    prompts.write_text("say it\nspell it\n")
+    with pytest.warns(PayloadWarning, match="other files that samples draw from"):
+        Loader(recipe).load_state_dict(state)
+
+
 def test_a_row_far_from_its_audio_is_a_bad_sample_with_both_numbers(manifest: Path) -> None:
     rows = [{"audio_filepath": "a.wav", "duration": d, "text": str(d)} for d in (1.125, 1.3, 1.4)]
     write_jsonl(manifest, rows)
@@ -123,6 +132,24 @@ def test_a_row_far_from_its_audio_is_a_bad_sample_with_both_numbers(manifest: Pa
         next(batches)
     assert "1.4 s" in caught.value.found
     assert "1.125 s" in caught.value.expected
+
+
+def test_the_recipe_says_how_much_shorter_than_its_row_audio_may_be(manifest: Path) -> None:
+    rows = [{"audio_filepath": "a.wav", "duration": 1.125 + short, "text": ""} for short in (0.3, 0.001)]
+    write_jsonl(manifest, rows)
+    source = {"format": "nemo", "path": "manifest.json"}
+    for tolerance, num_passing in ((0.5, 2), (0.25, 0), (0.31, 2)):
+        recipe = recipe_in(manifest.parent, source, fields=["audio"], length_tolerance=tolerance)
+        if num_passing:
+            assert [len(row["audio"]) for row in delivered(recipe)] == [9_000] * num_passing
+        else:
+            with pytest.raises(SampleError, match="not within the recording") as caught:
+                delivered(recipe)
+            assert "1.425 s" in caught.value.found
+            assert f"1.125 s, which may be passed by {tolerance} s" in caught.value.expected
+    write_jsonl(manifest, [rows[1], rows[1]])
+    exact = recipe_in(manifest.parent, source, fields=["audio"], length_tolerance=0, on_length_mismatch="truncate")
+    assert [len(row["audio"]) for row in delivered(exact)] == [9_000] * 2  # a millisecond may be rounding
 
 
 @pytest.mark.parametrize(
@@ -148,100 +175,3 @@ def test_a_manifest_without_durations_needs_its_audio_when_it_is_prepared(manife
     with pytest.raises(PrepareError, match="raw row 0") as caught:
         recipe_in(manifest.parent, {"format": "nemo", "path": "manifest.json"})
     assert "absent.wav" in str(caught.value)
-
-
-def write_shards(folder: Path, numbers: Sequence[int], *, prefix: str = "") -> list[dict[str, Any]]:
-    """Tars of three members in another order than their rows, two of which are segments of one member."""
-    kept = []
-    for number in numbers:
-        names = [f"{prefix}{number}-{i}.wav" for i in range(3)]
-        sizes = {name: 4_000 + 1_000 * i + number for i, name in enumerate(names)}
-        (folder / prefix).mkdir(exist_ok=True, parents=True)
-        members = [(name, encoded(signal(size, size))) for name, size in reversed(sizes.items())]
-        write_tar(folder / f"{prefix}audio_{number}.tar", [*members, ("unused.wav", encoded(signal(10)))])
-        rows: list[dict[str, Any]] = [
-            {"audio_filepath": name, "duration": sizes[name] / RATE, "text": name, "shard_id": number}
-            for name in names[:2]
-        ]
-        for part, (offset, duration) in enumerate([(0.0, 0.25), (0.25, 0.5)], 1):
-            name = names[2].replace(".wav", f"-sub{part}.wav")
-            rows.append(
-                {"audio_filepath": name, "offset": offset, "duration": duration, "text": name, "shard_id": number}
-            )
-        write_jsonl(folder / f"{prefix}manifest_{number}.json", rows)
-        kept += rows
-    return kept
-
-
-def expected_audio(row: dict[str, Any]) -> np.ndarray:
-    name = row["audio_filepath"].split("-sub")[0].removesuffix(".wav")
-    size = 4_000 + 1_000 * int(name.rsplit("-", 1)[1]) + row["shard_id"]
-    first = round(row.get("offset", 0) * RATE)
-    return as_floats(signal(size, size))[first : first + round(row["duration"] * RATE)]
-
-
-TARRED = {"format": "nemo_tarred", "path": "manifest_{0..2}.json", "options": {"tar": "audio_{0..2}.tar"}}
-
-
-def check_rows(recipe: Recipe, rows: list[dict[str, Any]]) -> None:
-    found = delivered(recipe)
-    assert [row["text"] for row in found] == [row["text"] for row in rows]
-    for row, expected in zip(found, rows, strict=True):
-        np.testing.assert_array_equal(row["audio"], expected_audio(expected))
-
-
-def test_rows_of_tars_are_those_of_the_manifests_and_members_are_found_whatever_their_order(tmp_path: Path) -> None:
-    rows = write_shards(tmp_path, range(12))
-    tarred = {"format": "nemo_tarred", "path": "manifest_{0..11}.json", "options": {"tar": "audio_{0..11}.tar"}}
-    check_rows(recipe_in(tmp_path, tarred, fields=["text", "audio"]), rows)
-    check_worlds(recipe_of(tmp_path, tarred, fields=["audio", "text"]), 48)
-
-
-def test_shards_of_the_same_number_pair_by_occurrence_and_one_manifest_serves_many_tars(tmp_path: Path) -> None:
-    rows = [row for prefix in ("x/", "y/") for row in write_shards(tmp_path, range(2), prefix=prefix)]
-    tars = ["x/audio_0.tar", "x/audio_1.tar", "y/audio_0.tar", "y/audio_1.tar"]
-    source = {
-        "format": "nemo_tarred",
-        "path": [tar.replace("audio", "manifest").replace("tar", "json") for tar in tars],
-    }
-    check_rows(recipe_in(tmp_path, {**source, "options": {"tar": tars}}, fields=["text", "audio"]), rows)
-    rows = write_shards(tmp_path, range(3))
-    write_jsonl(tmp_path / "all.json", [row for _, row in sorted(enumerate(rows), key=lambda pair: -pair[0] % 5)])
-    whole = recipe_in(tmp_path, {**TARRED, "path": "all.json"}, fields=["text", "audio"])
-    found = {row["text"]: row["audio"] for row in delivered(whole)}
-    assert len(found) == len(rows)
-    for row in rows:
-        np.testing.assert_array_equal(found[row["text"]], expected_audio(row))
-
-
-def test_manifests_and_tars_that_do_not_pair_are_refused(tmp_path: Path) -> None:
-    write_shards(tmp_path, range(3))
-    with pytest.raises(PrepareError, match="manifests and tars do not pair") as caught:
-        recipe_in(tmp_path, {**TARRED, "options": {"tar": "audio_{0..1}.tar"}})
-    assert "3 manifests, 2 tars" in str(caught.value)
-    assert "manifest_2.json" in str(caught.value)
-    with pytest.raises(PrepareError, match="manifests and tars do not pair") as caught:
-        recipe_in(tmp_path, {**TARRED, "path": "manifest_{0..1}.json"})
-    assert "audio_2.tar" in str(caught.value)
-
-
-def test_a_row_without_its_member_is_an_error_unless_such_rows_are_skipped(tmp_path: Path) -> None:
-    rows = write_shards(tmp_path, [0])
-    path = tmp_path / "manifest_0.json"
-    path.write_text(path.read_text() + json.dumps({"audio_filepath": "gone.wav", "duration": 1, "text": "gone"}) + "\n")
-    source = {**TARRED, "path": "manifest_0.json", "options": {"tar": "audio_0.tar"}}
-    with pytest.raises(PrepareError, match=r'its audio is not in the tar: "gone\.wav"') as caught:
-        recipe_in(tmp_path, source)
-    assert f"{path}, line 5, byte" in str(caught.value)
-    skipping = {**source, "options": {"tar": "audio_0.tar", "skip_missing": True}}
-    check_rows(recipe_in(tmp_path, skipping, fields=["text", "audio"]), rows)
-
-
-def test_a_tar_that_changed_is_refused(tmp_path: Path) -> None:
-    write_shards(tmp_path, [0])
-    source = {**TARRED, "path": "manifest_0.json", "options": {"tar": "audio_0.tar"}}
-    recipe = recipe_in(tmp_path, source, fields=["audio"], on_error="substitute", max_bad=1.0)
-    tar = tmp_path / "audio_0.tar"
-    tar.write_bytes(tar.read_bytes() + b"\0" * 512)
-    with pytest.raises(Exception, match="changed since it was indexed"):
-        next(iter(Loader(recipe)))

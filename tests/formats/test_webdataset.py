@@ -7,17 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import webdataset
 from hypothesis import given
 from hypothesis import strategies as st
 from webdataset.tariterators import group_by_keys, tar_file_iterator
 
+from format_worlds import check_processes, check_worlds, recipe_of
+from playhead import Loader, PrepareError, Recipe
 from playhead.errors import DataError
 from playhead.formats.spec import Match, Spec
 from playhead.formats.webdataset import WebDataset
+from playhead.prepare import prepare
 from playhead.recipe.values import Length, Source
 from playhead.seeds import hash_text
-from playhead.store import Extent, all_files
+from playhead.store import MEMORY, Extent, all_files
 from scanned import Scanned, read_file, rows_of, scan_file
 from small_data import write_tar
 
@@ -230,3 +234,109 @@ def test_a_sample_without_the_member_is_named_with_file_and_offset(tmp_path: Pat
 @pytest.mark.parametrize("content", [b'{"duration": -1}', b'{"duration": NaN}', b"{", b"[]", b'{"duration": "1"}'])
 def test_a_bad_length_in_a_member_is_refused(tmp_path: Path, content: bytes) -> None:
     assert 'sample "a"' in refuse(write_tar(tmp_path / "a.tar", [("a.json", content)]))
+
+
+def written_by_webdataset(folder: Path, num_samples: int = 45) -> list[dict[str, object]]:
+    """Shards of ten samples of audio, text and more, as webdataset's own writer makes them."""
+    samples = []
+    with webdataset.ShardWriter(f"{folder}/part-%04d.tar", maxcount=10, verbose=0) as writer:
+        for i in range(num_samples):
+            file = io.BytesIO()
+            signal = np.random.default_rng(i).uniform(-0.5, 0.5, 1_000 + 9 * i)
+            soundfile.write(file, signal, 8_000, format=("WAV", "FLAC", "MP3")[i % 3])
+            sample = {"__key__": f"dir/{i:04}", "audio.wav": file.getvalue(), "txt": f"text {i} ü", "json": {"n": i}}
+            writer.write(sample)
+            samples.append(sample)
+    return samples
+
+
+def by_webdataset(path: Path) -> list[dict[str, bytes]]:
+    with path.open("rb") as file:
+        return list(group_by_keys(member | {"__url__": "a"} for member in tar_file_iterator(file)))
+
+
+def test_ranks_share_shards_of_webdataset_and_resume_exactly(tmp_path: Path) -> None:
+    samples = written_by_webdataset(tmp_path, 87)
+    recipe = recipe_of(tmp_path, {"path": "part-*.tar"}, fields=["__key__", "audio.wav", "txt"], sequence=None)
+    check_worlds(recipe, 87)
+    check_processes(recipe)
+    delivered = {
+        key: (text, signal[:size])
+        for batch in Loader(recipe, rank=0, world_size=1)
+        if not batch.idle
+        for key, text, signal, size in zip(
+            batch["__key__"], batch["txt"], batch["audio.wav"], batch["audio.wav_lengths"], strict=True
+        )
+    }
+    assert len(delivered) == 87
+    for sample in (sample for path in sorted(tmp_path.glob("*.tar")) for sample in by_webdataset(path)):
+        text, signal = delivered[sample["__key__"]]
+        assert text == sample["txt"].decode()
+        expected = soundfile.read(io.BytesIO(sample["audio.wav"]), dtype="float32")[0]
+        np.testing.assert_array_equal(signal, expected)
+    assert [sample["__key__"] for sample in samples] == sorted(delivered)
+
+
+def prepared(folder: Path, path: object, **fields: object) -> Recipe:
+    values = {"sources": [{"name": "s", "path": path, "shuffle": "none"}], "batching": {"type": "fixed", "size": 2}}
+    recipe = Recipe.parse({**values, "epochs": 1, "collate": "list", "sequence": None, **fields}, folder)
+    prepare(recipe, workers=1)
+    return recipe
+
+
+def keys(recipe: Recipe) -> list[str]:
+    return [sample["__key__"] for batch in Loader(recipe) for sample in batch["samples"]]
+
+
+def write_list(folder: Path, shards: list[dict[str, object]], **more: object) -> None:
+    (folder / "wids-meta.json").write_text(json.dumps({"wids_version": 1, "shardlist": shards, **more}))
+
+
+def test_a_list_of_shards_names_the_tars_and_their_order(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    written = [str(sample["__key__"]) for sample in written_by_webdataset(tmp_path / "data")]
+    expected = written[30:40] + written[40:] + written[:10]
+    shards = [{"url": f"part-000{i}.tar", "nsamples": 10 if i < 4 else 5, "filesize": 1} for i in (3, 4, 0)]
+    write_list(tmp_path / "data", shards)
+    for path in ("data/wids-meta.json", ["data/wids-meta.json"], "*/wids-meta.json"):
+        assert keys(prepared(tmp_path, path)) == expected
+    source = {"name": "s", "path": "data", "format": "webdataset", "shuffle": "none"}
+    assert keys(prepared(tmp_path, "data", sources=[source])) == expected
+    (tmp_path / "lists").mkdir()
+    for more in ({"base": "../data"}, {"base": str(tmp_path / "data")}, {"base": f"file://{tmp_path}/data"}):
+        write_list(tmp_path / "lists", shards, **more)
+        assert keys(prepared(tmp_path, "lists/wids-meta.json")) == expected
+    assert keys(prepared(tmp_path, ["lists/wids-meta.json", "data/part-0001.tar"])) == expected + written[10:20]
+
+
+@pytest.mark.parametrize(
+    ("about", "problem"),
+    [
+        ({"shardlist": [{"url": "part-0000.tar", "nsamples": 9}]}, r"part-0000.tar: has another number of rows"),
+        ({"shardlist": [{"url": "part-0000.tar"}, {"url": "part-0000.tar"}]}, "names .*part-0000.tar a second time"),
+        ({"shardlist": [{"url": "gone.tar", "nsamples": 9}]}, r"gone.tar: no such file"),
+        ({"shardlist": [{"url": "pipe:cat part-0000.tar"}]}, "cannot be read in any order"),
+        ({"shardlist": []}, "lists no shards"),
+        ({"datasets": [{"source_url": "a/wids-meta.json"}]}, "lists datasets"),
+        ({"shardlist": [{"nsamples": 9}]}, r"wids-meta.json: is not a list of shards"),
+        ([], r"wids-meta.json: is not a list of shards"),
+    ],
+)
+def test_a_list_that_is_wrong_is_refused(tmp_path: Path, about: object, problem: str) -> None:
+    written_by_webdataset(tmp_path, 10)
+    (tmp_path / "wids-meta.json").write_text(json.dumps(about))
+    with pytest.raises(PrepareError, match=problem):
+        prepared(tmp_path, "wids-meta.json")
+
+
+def test_a_list_in_a_store_names_what_is_beside_it_and_nothing_elsewhere(tmp_path: Path) -> None:
+    written = [str(sample["__key__"]) for sample in written_by_webdataset(tmp_path, 10)]
+    MEMORY.write("memory://listed/sub/part-0000.tar", (tmp_path / "part-0000.tar").read_bytes())
+    for url in ("part-0000.tar", "../sub/part-0000.tar", "memory://listed/sub/part-0000.tar"):
+        listed = json.dumps({"shardlist": [{"url": url, "nsamples": 10}]})
+        MEMORY.write("memory://listed/sub/wids-meta.json", listed.encode())
+        assert keys(prepared(tmp_path, "memory://listed/sub/wids-meta.json", cache_dir="c")) == written
+    for url in (str(tmp_path / "part-0000.tar"), "s3://other/part-0000.tar", "../../../listed2/part-0000.tar"):
+        MEMORY.write("memory://listed/sub/wids-meta.json", json.dumps({"shardlist": [{"url": url}]}).encode())
+        with pytest.raises(PrepareError, match="names what is not in that store"):
+            prepared(tmp_path, "memory://listed/sub/wids-meta.json")

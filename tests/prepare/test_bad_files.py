@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from playhead import Loader
 from playhead.errors import PrepareError
 from playhead.prepare import prepare
-from playhead.recipe.values import Length
+from playhead.recipe.values import Length, Recipe
 from small_data import all_lengths, recipe_over, table_of, write_jsonl, write_tar
 
 
@@ -58,10 +60,47 @@ def test_of_many_failures_the_first_twenty_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n\n  \n"])
-def test_an_empty_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
-    write_jsonl(tmp_path / "0.jsonl", [{"n": 1}])
+def test_a_source_without_a_row_is_refused_by_the_name_of_a_file(tmp_path: Path, content: str) -> None:
     (tmp_path / "1.jsonl").write_text(content)
     assert f"{tmp_path / '1.jsonl'}: has no rows" in refuse(tmp_path)
+    (tmp_path / "2.jsonl").write_text(content)
+    message = refuse(tmp_path)
+    assert f"{tmp_path / '1.jsonl'}: has no rows" in message
+    assert "nor in 1 others" in message
+
+
+@pytest.mark.parametrize("content", ["", "\n\n  \n"])
+def test_files_without_rows_beside_others_are_named_and_cost_nothing(tmp_path: Path, content: str) -> None:
+    rows = [{"n": i + 1, "id": i} for i in range(5)]
+    empty = [tmp_path / f"{i}.jsonl" for i in (0, 2, 4)]
+    for path in empty:
+        path.write_text(content)
+    write_jsonl(tmp_path / "1.jsonl", rows[:2])
+    write_jsonl(tmp_path / "3.jsonl", rows[2:])
+    recipe = recipe_over(tmp_path, ids="id", shuffle="shards", shuffle_group=2)
+    (report,) = prepare(recipe, workers=1).sources
+    assert (report.num_rows, report.num_shards) == (5, 5)
+    assert report.empty_shards == tuple(map(str, empty))
+    assert all_lengths(table_of(recipe)) == [1, 2, 3, 4, 5]
+    before = table_of(recipe).index.locate(np.arange(5)).places["jsonl"].firsts.tolist()
+    write_jsonl(tmp_path / "5.jsonl", [{"n": 6, "id": 5}])  # the others are taken from the index as it is
+    (report,) = prepare(recipe, workers=1).sources
+    assert (report.num_rows, report.scanned_shards, len(report.empty_shards)) == (6, 1, 3)
+    assert all_lengths(table_of(recipe)) == [1, 2, 3, 4, 5, 6]
+    assert table_of(recipe).index.locate(np.arange(5)).places["jsonl"].firsts.tolist() == before
+    delivered = Recipe.parse({**recipe.to_dict(), "epochs": 1, "sequence": None, "collate": "list"})
+    prepare(delivered, workers=1)
+    found = [sample["id"] for batch in Loader(delivered) for sample in batch["samples"]]
+    assert sorted(found) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_empty_tar_beside_others_is_named_and_one_without_its_end_is_refused(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("a.txt", b"1")])
+    path = write_tar(tmp_path / "b.tar", [])
+    (report,) = prepare(recipe_over(tmp_path, "*.tar", length=None), workers=1).sources
+    assert (report.num_rows, report.empty_shards) == (1, (str(path),))
+    path.write_bytes(b"")
+    assert "b.tar, byte 0: the tar is truncated" in refuse(tmp_path, "*.tar", length=None)
 
 
 def test_an_empty_tar_is_refused_by_name(tmp_path: Path) -> None:

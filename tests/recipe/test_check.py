@@ -95,9 +95,9 @@ BAD = {
     "edges and num": (bucketed(edges=[1], num=1, size=1), "batching: needs exactly one of `edges` and `num`"),
     "neither edges nor num": (bucketed(size=1), "batching: needs exactly one of `edges` and `num`"),
     "size and budget": (bucketed(num=1, size=1, budget=2), "batching: needs exactly one of `size` and `budget`"),
-    "quadratic without budget": (bucketed(num=1, size=1, quadratic=2), "batching.quadratic: needs a budget"),
+    "quadratic without budget": (bucketed(num=1, size=1, quadratic=2), "batching.quadratic: needs `budget`"),
     "no buckets": (bucketed(num=0, size=1), "batching.num: must be at least 1"),
-    "no edges": (bucketed(edges=[], size=1), "batching.edges: there are none"),
+    "no edges": (bucketed(edges=[], size=1), "batching.edges: is empty"),
     "an edge of 0": (bucketed(edges=[0, 1], size=1), "batching.edges[0]: an edge must be above 0"),
     "edges that do not rise": (bucketed(edges=[1, 2, 2], size=1), "batching.edges[2]: the edges do not rise"),
     "pairs out of order": (bucketed(edges=[[2, 1], [1, 2]], size=1), "batching.edges[1]: the edges do not rise"),
@@ -136,8 +136,6 @@ BAD = {
     "an empty path": (recipe(source(path="")), 'sources[0] "a": `path` names no file'),
     "shuffle_unit without shards": (recipe(source(shuffle_unit="block")), 'sources[0] "a": `shuffle_unit` says what'),
     "shuffle_group without shards": (recipe(source(shuffle_group=3)), 'sources[0] "a": `shuffle_group` counts shards'),
-    "drop_ids without ids": (recipe(source(drop_ids="x")), 'sources[0] "a": `drop_ids` needs'),
-    "drop_ids without ids, by format": (recipe(source(drop_ids="x", path="y", format="jsonl")), 'sources[0] "a": `drop_ids`'),
     "an empty rule": (recipe(source(keep={"d": []})), "sources[0].keep.d: is neither"),
     "half a range": (recipe(source(keep={"d": [1]})), "sources[0].keep.d: is neither"),
     "words and numbers": (recipe(source(keep={"d": ["a", 1]})), "sources[0].keep.d: is neither"),
@@ -161,10 +159,6 @@ def test_good_recipes_are_taken(values):
 @pytest.mark.parametrize(("values", "problem"), BAD.values(), ids=BAD.keys())
 def test_bad_recipes_are_refused_with_their_place(values, problem):
     assert refusal(values).problem.startswith(problem)
-
-
-def test_drop_ids_of_other_formats_need_no_ids():
-    assert Recipe.parse(recipe(source(path="a.tar", drop_ids="x")), "/data").sources[0].drop_ids == ["/data/x"]
 
 
 def test_the_line_to_add_is_named():

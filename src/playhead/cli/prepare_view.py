@@ -21,6 +21,7 @@ from playhead.recipe.units import readable, whole_unit
 from playhead.recipe.values import Recipe, Unit
 from playhead.resolve import open_plan
 
+_NAMES_SHOWN = 3
 _COMPILING = "getting ready (the first run compiles, up to half a minute)"
 
 
@@ -93,10 +94,8 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
         if source.num_unknown_ids:
             is_not = "is not" if source.num_unknown_ids == 1 else "are not"
             screen.print(f"{source.name}: {count(source.num_unknown_ids, 'id')} to drop {is_not} in it")
-        if source.num_skipped:
-            skipped = f"{count(source.num_skipped, 'member')} of its tars"
-            belong = "belongs" if source.num_skipped == 1 else "belong"
-            screen.print(f"{source.name}: {skipped} {belong} to no sample (no stem or no extension in the name)")
+        for line in _left_out(source):
+            screen.print(f"{source.name}: {line}")
         if source.verified_rows:
             screen.print(f"{source.name}: {count(source.verified_rows, 'row')} verified")
         if source.num_sidecars:
@@ -108,6 +107,22 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
         screen.print("a dry run: nothing was written; rows are estimates")
     elif not _changed(report, ahead):
         screen.print("nothing changed")
+
+
+def _left_out(source: SourceReport) -> Iterator[str]:
+    """What is in the files of a source and is no row, and which files have none."""
+    if source.num_skipped and source.format == "webdataset":
+        skipped = f"{count(source.num_skipped, 'member')} of its tars"
+        belong = "belongs" if source.num_skipped == 1 else "belong"
+        yield f"{skipped} {belong} to no sample (no stem or no extension in the name)"
+    elif source.num_skipped:
+        yield f"{count(source.num_skipped, 'row')} left out (`_skipme`, or without a member)"
+    if source.empty_shards:
+        names = source.empty_shards[:_NAMES_SHOWN]
+        more = len(source.empty_shards) - len(names)
+        have = "has" if len(source.empty_shards) == 1 else "have"
+        shown = ", ".join(names) + (f" and {more:,} more" if more else "")
+        yield f"{len(source.empty_shards):,} of {count(source.num_shards, 'shard')} {have} no rows: {shown}"
 
 
 def _plain(report: PrepareReport, ahead: Ahead | None, units: dict[str, Unit]) -> dict[str, Any]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from playhead.fingerprint import digest
+from playhead.fingerprint import digest, digest_bytes
+from playhead.formats.contract import WithOtherFiles
+from playhead.formats.registry import format_of
 from playhead.index.layout import tokens_by_digest
 from playhead.read.codecs import decoders
 from playhead.recipe.plain import to_plain
 from playhead.recipe.tree import Leaf, noises_of
 from playhead.recipe.values import Recipe
+from playhead.store import Files, all_files, open_file
 
 _OF_RECIPE = (
     *("map", "collate", "decode", "media", "audio", "image", "augment", "fields", "sequence", "sequence_rate"),
@@ -20,7 +23,9 @@ _OF_SOURCE = ["map", "audio", "image", "augment", "options"]
 _OF_NOISE = ["audio", "options"]
 
 
-def payload_fingerprint(recipe: Recipe, leaves: Sequence[Leaf], functions: Sequence[str | None]) -> str:
+def payload_fingerprint(
+    recipe: Recipe, leaves: Sequence[Leaf], functions: Sequence[str | None], files: Files | None = None
+) -> str:
     """`functions` are the names of those given in place of the recipe's map and collate.
 
     Only what is not a default is in it, so that new options leave it as it was.
@@ -34,7 +39,18 @@ def payload_fingerprint(recipe: Recipe, leaves: Sequence[Leaf], functions: Seque
     }
     if recipe.media is not False:
         decided["decoders"] = decoders()
+    files = files or all_files()
+    others = [_other_files(leaf, files) for leaf in leaves]
+    if any(others):
+        decided["files"] = others
     return digest(decided)[:16]
+
+
+def _other_files(leaf: Leaf, files: Files) -> list[str]:
+    """Digests of the files beside its shards that the samples of a source depend on."""
+    known = format_of(leaf.source, leaf.path).format
+    paths = known.other_files(leaf.source) if isinstance(known, WithOtherFiles) else ()
+    return [digest_bytes(b"".join(open_file(files, path).pieces())) for path in paths]
 
 
 def _said(value: Any, names: Sequence[str]) -> dict[str, Any]:

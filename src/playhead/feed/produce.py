@@ -57,7 +57,7 @@ class Blueprint:
         """What decides the contents of batches beyond the plan."""
         leaves = [leaf for found in leaves_by_stream(self.recipe, self.split) for leaf in found]
         given = [None if function is None else name_of(function) for function in (self.map, self.collate)]
-        return payload_fingerprint(self.recipe, leaves, given)
+        return payload_fingerprint(self.recipe, leaves, given, self.files)
 
     def check_picklable(self) -> None:
         """Refuse a function that cannot travel, before any worker starts."""

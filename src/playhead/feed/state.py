@@ -85,7 +85,7 @@ def restore(state: Any, plan: Plan, payload: str) -> Position:
     _check_plan(saved, plan, cursor.places)
     if saved.payload != payload:
         warnings.warn(
-            "the state was saved with another map, collate or decode setting: "
+            "the state was saved with another map, collate or decode setting, or other files that samples draw from: "
             "the same samples follow, but what is made of them may differ",
             PayloadWarning,
             stacklevel=3,  # the caller of load_state_dict of a loader

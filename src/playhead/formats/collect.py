@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,17 @@ def number(value: Any, name: str) -> float:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
+
+
+def own_id(row: Mapping[str, Any]) -> str | None:
+    """The id that a row of fields says itself, if any."""
+    found = row.get("id")
+    return None if found is None else identity(found, "id")
+
+
+def file_and_row(path: str, row: int) -> str:
+    """The id of a row that says none: the name of its file, and its number there."""
+    return f"{path.rpartition('/')[2]}:{row}"
 
 
 def identity(value: Any, name: str) -> str:

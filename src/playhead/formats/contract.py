@@ -92,6 +92,14 @@ class Divisible(Protocol):
 
 
 @runtime_checkable
+class WithOtherFiles(Protocol):
+    """A format whose samples depend on files beside those of its shards."""
+
+    def other_files(self, source: Source) -> Sequence[str]:
+        """The paths of those files: their contents are in the payload fingerprint."""
+
+
+@runtime_checkable
 class WithSidecars(Protocol):
     """A format whose files may carry an `.idx`."""
 

@@ -10,25 +10,28 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from playhead.errors import DataError, RecipeError
 from playhead.formats import sidecar
-from playhead.formats.collect import Collector
+from playhead.formats.collect import Collector, file_and_row, own_id
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import read_field
-from playhead.formats.lines import Lines, line_start, num_newlines, read_lines
+from playhead.formats.lines import Lines, line_place, line_start, read_lines
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.registry import options_of, register
 from playhead.formats.row_lengths import Row
 from playhead.formats.rows import Rows, Sample, Shard
-from playhead.formats.schema import Track
+from playhead.formats.schema import IDS, Track
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
+from playhead.seeds import hash_text
 from playhead.store import Buffer, File, Files, compression_of, list_files, open_file
-from playhead.types import Array, UIntArray
+from playhead.types import Array, BoolArray, UIntArray
 
 TRACK = "jsonl"
+ROW_ID = "__id__"  # what `LineKind.default_id` makes of a row
 _OFFSETS = Track(TRACK).array("offsets")
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
@@ -82,23 +85,30 @@ class LineRow:
         return self.value
 
 
+def _own_id_or_place(row: Sample, path: str, number: int) -> str:
+    return own_id(row) or file_and_row(path, number)
+
+
 @dataclass(frozen=True)
 class LineKind:
     """What the objects of a format are.
 
     `row` makes what a Collector sees of one, and raises DataError where it is none of the format; `place` and
-    `required` say the same to the fast decoder.
+    `required` say the same to the fast decoder. `default_id` makes the id of an object, given its file and its number
+    there, which is right only where the file is scanned from its beginning. `kept` says which lines are rows.
     """
 
     row: Callable[[bytes, Sample], Row] = LineRow
     place: Callable[[str], str | None] = str
     required: Mapping[str, Any] = field(default_factory=dict)
+    default_id: Callable[[Sample, str, int], str] = _own_id_or_place
+    kept: Callable[[File, Lines], BoolArray] | None = None
 
 
 _ANY_OBJECT = LineKind()
 
 
-@register("jsonl", extensions=(".jsonl", ".json"), raw_members=False, options=JsonlOptions)
+@register("jsonl", extensions=(".jsonl", ".json"), default_id=ROW_ID, raw_members=False, options=JsonlOptions)
 class Jsonl:
     """Files of JSON objects, one a line."""
 
@@ -119,6 +129,8 @@ class Jsonl:
 
     def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
         file = open_file(files, shard.name)
+        if spec.ids == ROW_ID:  # made of the numbers of rows, which a section does not know
+            return []
         if not spec.reads_content and sidecar.load(file, limits) is not None:
             return []
         firsts = range(0, file.size, self.section_bytes)
@@ -205,7 +217,7 @@ def _placed_object(rows: Rows, i: int, data: Buffer) -> Sample:
 def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits, kind: LineKind) -> Iterator[Chunk]:
     """The rows that begin in a section of a file; the last section has the sentinel, the size of the file."""
     for lines, arrays in scan_lines(file, section, spec, limits, kind):
-        offsets = (lines.starts + lines.base).astype(np.uint64)
+        offsets = lines.places[0].astype(np.uint64)
         yield Chunk(offsets.size, {_OFFSETS: offsets, **arrays})
     if section.end == file.size:
         yield Chunk(0, {_OFFSETS: np.array([section.end], dtype=np.uint64), **Collector(spec).take()})
@@ -216,24 +228,51 @@ def scan_lines(
 ) -> Iterator[tuple[Lines, dict[str, Array]]]:
     """The lines that begin in a section, some at a time, and what the spec asks of each that is not blank."""
     first, end = line_start(file, section.first), line_start(file, section.end)
+    return collect_lines(file, read_lines(file, limits, first, end=end), spec, kind)
+
+
+def collect_lines(
+    file: File, runs: Iterable[Lines], spec: Spec, kind: LineKind = _ANY_OBJECT
+) -> Iterator[tuple[Lines, dict[str, Array]]]:
+    """Lines of a file, and what the spec asks of each that is a row."""
+    by_default = spec.ids == ROW_ID
+    spec = replace(spec, ids=None) if by_default else spec
     decode = fast_decoder(spec, kind.place, kind.required)
     collector = Collector(spec)
-    for lines in read_lines(file, limits, first, end=end):
+    number = 0
+    for lines in runs:
         arrays = decode(lines) if decode else None
-        yield lines, _line_by_line(file, lines, collector, kind) if arrays is None else arrays
+        rows = lines
+        if kind.kept is not None:
+            kept = kind.kept(file, lines)
+            rows = lines.only(kept)
+            arrays = None if arrays is None else {name: array[kept] for name, array in arrays.items()}
+        arrays = _line_by_line(file, rows, collector, kind) if arrays is None else arrays
+        yield rows, arrays | _default_ids(file, rows, kind, number) if by_default else arrays
+        number += rows.starts.size
 
 
 def _line_by_line(file: File, lines: Lines, collector: Collector, kind: LineKind = _ANY_OBJECT) -> dict[str, Array]:
     """The slow, obvious way, which says which line is wrong and how."""
-    for start, end in zip(lines.starts.tolist(), lines.ends.tolist(), strict=True):
-        raw = lines.data[start:end]
+    for raw, position in lines.rows():
         try:
             collector.add(kind.row(raw, row_object(raw, "replace")))
         except DataError as error:
-            number = 1 + num_newlines(file, lines.base + start)
-            error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")
+            error.at(line_place(file, position))
             raise
     return collector.take()
+
+
+def _default_ids(file: File, lines: Lines, kind: LineKind, first_number: int) -> dict[str, Array]:
+    """The ids of rows of which none is named; the first of them has a number."""
+    ids = []
+    for number, (raw, position) in enumerate(lines.rows(), first_number):
+        try:
+            ids.append(hash_text(kind.default_id(row_object(raw, "replace"), file.path, number)))
+        except DataError as error:
+            error.at(line_place(file, position))
+            raise
+    return {IDS: np.array(ids, np.uint64)}
 
 
 def row_object(raw: bytes, broken_text: str) -> Sample:

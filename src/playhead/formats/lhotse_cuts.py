@@ -145,7 +145,16 @@ def custom_part(cut: Cut, name: str) -> Part:
 
 def named_media(recording: Recording, part: Part, place: Place) -> Media:
     """A part of a recording that the manifest names."""
-    source, channels = _source(recording, part.channels)
+    offset, duration = _segment(recording, part)
+    found = []
+    for source, channels in _sources(recording, part.channels):
+        _check_named(source)
+        path = place.path(source.source)
+        found.append(Media("audio", path=path, offset=offset, duration=duration, base=place.base, channels=channels))
+    return found[0] if len(found) == 1 else Media("audio", parts=tuple(found))
+
+
+def _check_named(source: AudioSource) -> None:
     if source.type not in ("file", "url"):
         in_shar = "say `format: lhotse_shar`, and name the directory"
         raise DataError(
@@ -154,16 +163,19 @@ def named_media(recording: Recording, part: Part, place: Place) -> Media:
             expected='recordings of type "file" or "url"',
             fix=in_shar if source.type == "shar" else "write the audio to files (`CutSet.save_audios`)",
         )
-    offset, duration = _segment(recording, part)
-    path = place.path(source.source)
-    return Media("audio", path=path, offset=offset, duration=duration, base=place.base, channels=channels)
 
 
 def held_media(recording: Recording, part: Part, data: bytes | Extent, name: str) -> Media:
     """A part of a recording whose bytes are at hand; `name` is for messages."""
-    _, channels = _source(recording, part.channels)
+    found = _sources(recording, part.channels)
+    if len(found) != 1:
+        raise DataError(
+            "a recording of one member has several sources",
+            found=", ".join(source.source for source, _ in found)[:200],
+            fix="write the shard again",
+        )
     offset, duration = _segment(recording, part)
-    return Media("audio", data, name, offset, duration, channels=channels)
+    return Media("audio", data, name, offset, duration, channels=found[0][1])
 
 
 def _segment(recording: Recording, part: Part) -> tuple[float, float | None]:
@@ -182,28 +194,26 @@ def _num_samples(seconds: float, rate: int) -> int:
     return math.floor(round(seconds * rate, 8) + 0.5)
 
 
-def _source(recording: Recording, channels: Channels) -> tuple[AudioSource, tuple[int, ...] | None]:
-    """The file that has these channels, and which of its channels they are (None: all), in the order of the file."""
+def _sources(recording: Recording, channels: Channels) -> list[tuple[AudioSource, tuple[int, ...] | None]]:
+    """The files that have these channels, each with those of its channels that they are (None: all).
+
+    As in lhotse they are in the order of the recording's sources, and of their channels, whatever that of the cut.
+    """
     _check_transforms(recording.transforms)
     wanted = None if channels is None else {channels} if isinstance(channels, int) else set(channels)
     there = {number for source in recording.sources for number in source.channels}
-    if wanted is not None and not (wanted and wanted <= there):
+    if not there or (wanted is not None and not (wanted and wanted <= there)):
         raise DataError(
             "the recording does not have the channels of its cut",
             found=f"channels {sorted(there)}",
-            expected=f"channels {sorted(wanted)}",
+            expected="one channel at least" if wanted is None else f"channels {sorted(wanted)}",
         )
-    used = [source for source in recording.sources if wanted is None or not wanted.isdisjoint(source.channels)]
-    if len(used) != 1:
-        raise DataError(
-            "the channels of a cut are in several files",
-            found=", ".join(source.source for source in used)[:200] or "no source",
-            expected="one file that has all channels of the cut",
-            fix="make a MonoCut of each channel, or write the recording as one file",
-        )
-    (source,) = used
-    numbers = tuple(i for i, number in enumerate(source.channels) if wanted is None or number in wanted)
-    return source, None if len(numbers) == len(source.channels) else numbers
+    found = []
+    for source in recording.sources:
+        numbers = tuple(i for i, number in enumerate(source.channels) if wanted is None or number in wanted)
+        if numbers:
+            found.append((source, None if len(numbers) == len(source.channels) else numbers))
+    return found
 
 
 def _check_transforms(transforms: Any) -> None:

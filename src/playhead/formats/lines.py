@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from playhead.errors import DataError
 from playhead.formats.contract import ScanLimits
-from playhead.store import File
-from playhead.types import IntArray, kernel
+from playhead.store import File, Ranges
+from playhead.types import BoolArray, IntArray, kernel
 
 BOM = b"\xef\xbb\xbf"
 _AHEAD = 1 << 20
@@ -23,7 +23,9 @@ class Lines:
     """Whole lines of a file: `data` starts at byte `base`; rows are the lines that are not blank.
 
     `starts` and `ends` bound each row inside `data`, without the white space after it. `regular` says that
-    every row starts with { and ends with }: then no object can reach over a line end.
+    every row starts with { and ends with }: then no object can reach over a line end. Where `data` are several
+    stretches of the file, `positions` are the first bytes of the rows in it. `num_left_out` counts lines that are not
+    blank, and not rows either.
     """
 
     data: bytes
@@ -33,6 +35,28 @@ class Lines:
     starts: IntArray
     ends: IntArray
     regular: bool
+    positions: IntArray | None = None
+    num_left_out: int = 0
+
+    @property
+    def places(self) -> tuple[IntArray, IntArray]:
+        """The first byte and the end of each row in the file."""
+        firsts = self.starts + self.base if self.positions is None else self.positions
+        return firsts, firsts + (self.ends - self.starts)
+
+    def only(self, kept: BoolArray) -> Lines:
+        """The same lines, of which only some are rows."""
+        if kept.all():
+            return self
+        starts, ends, positions = (array[kept] for array in (self.starts, self.ends, self.places[0]))
+        left_out = int((~kept).sum())
+        return replace(self, starts=starts, ends=ends, positions=positions, regular=False, num_left_out=left_out)
+
+    def rows(self) -> Iterator[tuple[bytes, int]]:
+        """The bytes of each row, and its first byte in the file."""
+        bounds = self.starts.tolist(), self.ends.tolist(), self.places[0].tolist()
+        for start, end, first in zip(*bounds, strict=True):
+            yield self.data[start:end], first
 
 
 @kernel
@@ -79,6 +103,29 @@ def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1, end
         lines = find.rows(data, at, line)
         yield lines
         line += lines.num_lines
+
+
+def gather_lines(file: File, limits: ScanLimits, firsts: IntArray, ends: IntArray) -> Iterator[Lines]:
+    """Stretches of whole lines, in the order given; many short ones are read, and found, together.
+
+    Law: the rows are those that `read_lines` finds in each stretch.
+    """
+    find = _Finder()
+    low = 0
+    sizes = np.concatenate([[0], np.cumsum(ends - firsts + 1)])
+    while low < len(firsts):
+        high = int(np.searchsorted(sizes, sizes[low] + limits.chunk_bytes, side="right")) - 1
+        if high <= low + 1:
+            yield from read_lines(file, limits, int(firsts[low]), end=int(ends[low]))
+            low += 1
+            continue
+        ranges = Ranges(firsts[low:high].tolist(), ends[low:high].tolist())
+        data = b"".join(piece for read in file.files.read(file.path, file.stamp, ranges) for piece in (read, b"\n"))
+        lines = find.rows(data, 0, 1)
+        of_row = np.searchsorted(sizes[low:high] - sizes[low], lines.starts, side="right") - 1
+        positions = lines.starts + (firsts[low:high] - (sizes[low:high] - sizes[low]))[of_row]
+        yield replace(lines, positions=positions)
+        low = high
 
 
 @dataclass(frozen=True)
@@ -137,6 +184,11 @@ def line_start(file: File, position: int) -> int:
 def num_newlines(file: File, end: int) -> int:
     """How many lines end before a position: to number the line that begins there."""
     return sum(file.read(first, min(_AHEAD, end - first)).count(b"\n") for first in range(0, end, _AHEAD))
+
+
+def line_place(file: File, position: int) -> str:
+    """Where the line that begins at a position is, for messages."""
+    return f"{file.path}, line {1 + num_newlines(file, position):,}, byte {position:,}"
 
 
 class _Finder:

@@ -39,9 +39,10 @@ class Media(Struct, frozen=True):
 
     `base` is the directory of the file that names it, local or a URL: relative paths begin there.
     Of a recording, `offset` and `duration` are the segment that is wanted, in seconds; without a duration it goes to
-    the end. It may end `slack` seconds past the end of the recording, and then ends with it: manifests round.
+    the end.
     `channels` are those of the recording that are wanted, counted from 0; None: all. A `crop` keeps a part of the
-    segment.
+    segment. A recording whose channels are in several files has a medium for each, its `parts`, and neither bytes nor
+    a path of its own.
     """
 
     kind: MediaKind
@@ -50,6 +51,6 @@ class Media(Struct, frozen=True):
     offset: float = 0.0
     duration: float | None = None
     base: str | None = None
-    slack: float = 0.001
     channels: tuple[int, ...] | None = None
     crop: MediaCrop | None = None
+    parts: tuple[Media, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,9 +10,10 @@ import numpy as np
 from msgspec import Struct, field
 
 from playhead.errors import DataError, RecipeError
+from playhead.formats.collect import own_id
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
-from playhead.formats.jsonl import LineKind, LineRow, read_objects, row_object, scan_lines
-from playhead.formats.lines import Lines, num_newlines, read_lines
+from playhead.formats.jsonl import ROW_ID, LineKind, read_objects, row_object, scan_lines
+from playhead.formats.lines import Lines, line_place, read_every_line
 from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Choice, Rows, Sample, Shard
@@ -24,9 +24,7 @@ from playhead.store import File, Files, list_files, open_file
 from playhead.types import Array, BoolArray, IntArray
 
 TRACK = "manifest"
-ROW_ID = "__id__"  # the audio's path and, of a segment, its offset
 AUDIO = "audio"
-SLACK_SECONDS = 0.2  # a duration may be so much longer than the file, as in NeMo
 DURATION = Length(field="duration", audio=AUDIO, unit="seconds")
 
 _SKIP = b"_skipme"
@@ -46,34 +44,28 @@ class NemoOptions(Struct, frozen=True, forbid_unknown_fields=True):
     extra_fields: list[ExtraField] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class ManifestRow:
-    """A line of a manifest, seen by a Collector."""
-
-    raw: bytes
-    value: Sample
-
-    def get(self, field: str) -> Any:
-        return row_id(self.value) if field == ROW_ID else LineRow(self.raw, self.value).get(field)
-
-    def size(self, field: str | None) -> int:
-        return LineRow(self.raw, self.value).size(field)
-
-    def sample(self) -> Sample:
-        return self.value
-
-
-def _place(field: str) -> str | None:
-    return None if field == ROW_ID else field
-
-
-MANIFEST_LINES = LineKind(ManifestRow, _place)
-
-
-def row_id(row: Mapping[str, Any]) -> str:
-    """A row's audio and, where it is a segment, its offset."""
+def _row_id(row: Sample, _path: str, _number: int) -> str:
+    """A row's own id, or else its audio and, where it is a segment, its offset."""
     path, offset = row.get("audio_filepath"), row.get("offset")
-    return f"{path}@{offset}" if offset else str(path)
+    return own_id(row) or (f"{path}@{offset}" if offset else str(path))
+
+
+def kept_rows(file: File, lines: Lines) -> BoolArray:
+    """Which rows have no `_skipme`, or one that is false; any other value is a reason to leave the row out."""
+    kept = np.ones(lines.starts.size, np.bool_)
+    if _SKIP not in lines.data:
+        return kept
+    for i, (raw, position) in enumerate(lines.rows()):
+        if _SKIP in raw:
+            try:
+                kept[i] = not row_object(raw, "replace").get("_skipme")
+            except DataError as error:
+                error.at(line_place(file, position))
+                raise
+    return kept
+
+
+MANIFEST_LINES = LineKind(default_id=_row_id, kept=kept_rows)
 
 
 @register(
@@ -118,30 +110,13 @@ class Nemo:
     def open(self, source: Source, files: Files) -> RowReader:
         return _NemoReader(source, files)
 
+    def other_files(self, source: Source) -> Sequence[str]:
+        return list(_files_to_draw_from(source).values())
+
 
 def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
-    for lines, arrays in scan_lines(file, section, spec, limits, MANIFEST_LINES):
-        kept = kept_rows(file, lines)
-        places = spans(TRACK, (lines.starts + lines.base)[kept], (lines.ends + lines.base)[kept])
-        columns = {name: array[kept] for name, array in arrays.items()}
-        yield Chunk(int(kept.sum()), {**places, **columns}, num_skipped=int((~kept).sum()))
-
-
-def kept_rows(file: File, lines: Lines) -> BoolArray:
-    """Which rows have no `_skipme`, or one that is false; any other value is a reason to leave the row out."""
-    kept = np.ones(lines.starts.size, np.bool_)
-    if _SKIP not in lines.data:
-        return kept
-    for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
-        raw = lines.data[start:end]
-        if _SKIP in raw:
-            try:
-                kept[i] = not row_object(raw, "replace").get("_skipme")
-            except DataError as error:
-                number = 1 + num_newlines(file, lines.base + start)
-                error.at(f"{file.path}, line {number:,}, byte {lines.base + start:,}")
-                raise
-    return kept
+    for lines, columns in scan_lines(file, section, spec, limits, MANIFEST_LINES):
+        yield Chunk(lines.starts.size, {**spans(TRACK, *lines.places), **columns}, lines.num_left_out)
 
 
 def spans(track: str, firsts: IntArray, ends: IntArray) -> dict[str, Array]:
@@ -170,27 +145,25 @@ def _with_lines(chunks: Iterator[Chunk], extra: list[tuple[str, File]], limits: 
 
 def _line_places(file: File, limits: ScanLimits) -> Iterator[tuple[int, int]]:
     """The first byte and the end of every line, blank ones too, without what ends it."""
-    for lines in read_lines(file, limits):
-        at = lines.base
-        for line in lines.data.splitlines(keepends=True):
-            yield at, at + len(line.rstrip(b"\r\n"))
-            at += len(line)
+    for lines in read_every_line(file, limits):
+        yield from zip((lines.starts + lines.base).tolist(), (lines.ends + lines.base).tolist(), strict=True)
 
 
 class _NemoReader:
     has_media = True
 
     def __init__(self, source: Source, files: Files) -> None:
-        self._source, self._files = source, files
+        self._files = files
         self._extra = options_of(NemoOptions, source.options).extra_fields
-        self.has_choices = any(each.type == "text_sample" for each in self._extra)
+        self._to_draw_from = _files_to_draw_from(source)
+        self.has_choices = bool(self._to_draw_from)
 
     def read(self, rows: Rows) -> Iterable[Sample]:
         samples = read_objects(rows, TRACK)
         for i, sample in enumerate(samples):
             sample[AUDIO] = _named_audio(rows, i, sample)
         for each in self._extra:
-            if each.type == "text_sample":
+            if each.name in self._to_draw_from:
                 texts: Iterable[Any] = [self._choices[each.name]] * len(samples)
             else:
                 texts = _texts(rows, f"{_EXTRA}{each.name}")
@@ -202,15 +175,20 @@ class _NemoReader:
     def _choices(self) -> dict[str, Choice]:
         """The lines of the files that texts are drawn from, which are read whole."""
         found = {}
-        for each in self._extra:
-            if each.type == "text_sample":
-                path = _beside(self._source.path[0], each.path)
-                data = b"".join(open_file(self._files, path).pieces())
-                lines = [_decoded(line, path, i) for i, line in enumerate(data.splitlines()) if line.strip()]
-                if not lines:
-                    raise DataError(f"{path}: has no lines to draw from", fix="add some, or remove the field")
-                found[each.name] = Choice(lines)
+        for name, path in self._to_draw_from.items():
+            file = open_file(self._files, path)
+            raws = [raw for lines in read_every_line(file, ScanLimits()) for raw in lines.contents()]
+            options = [_decoded(raw, path, i) for i, raw in enumerate(raws) if raw.strip()]
+            if not options:
+                raise DataError(f"{path}: has no lines to draw from", fix="add some, or remove the field")
+            found[name] = Choice(options)
         return found
+
+
+def _files_to_draw_from(source: Source) -> dict[str, str]:
+    """The files of `text_sample`, by the names of their fields."""
+    extra = options_of(NemoOptions, source.options).extra_fields
+    return {each.name: _beside(source.path[0], each.path) for each in extra if each.type == "text_sample"}
 
 
 def _texts(rows: Rows, track: str) -> list[str]:
@@ -234,7 +212,7 @@ def _named_audio(rows: Rows, i: int, row: Mapping[str, Any]) -> Media:
         error.at(rows.place(i))
         raise
     base = rows.shards[i].name.rpartition("/")[0]
-    return Media("audio", path=path, offset=offset, duration=duration, base=base, slack=SLACK_SECONDS)
+    return Media("audio", path=path, offset=offset, duration=duration, base=base)
 
 
 def audio_path(row: Mapping[str, Any]) -> str:

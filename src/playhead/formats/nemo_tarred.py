@@ -14,16 +14,14 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError, RecipeError
-from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
-from playhead.formats.jsonl import read_objects, row_object, scan_lines
-from playhead.formats.lines import num_newlines
+from playhead.formats.contract import Chunk, RowReader, ScanLimits
+from playhead.formats.jsonl import ROW_ID, collect_lines, read_objects, row_object
+from playhead.formats.lines import Lines, gather_lines, line_place, read_lines
 from playhead.formats.media import Media
 from playhead.formats.nemo import (
     AUDIO,
     DURATION,
     MANIFEST_LINES,
-    ROW_ID,
-    SLACK_SECONDS,
     TRACK,
     audio_path,
     kept_rows,
@@ -32,18 +30,20 @@ from playhead.formats.nemo import (
 )
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.rows_by_tar import SHARD_ID, rows_by_tar
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
+from playhead.formats.tar_hints import tar_hints
 from playhead.recipe.values import Source
-from playhead.store import File, Files, list_files, open_file
-from playhead.types import IntArray
+from playhead.store import Extent, File, Files, list_files, open_file
 
 TAR = "tar"
 
-_NUMBER = re.compile(r"_(\d+)[^/_]*$")
+_NUMBERS = re.compile(r"_(\d+)")
 _SEGMENT = re.compile(r"-sub\d+(?=\.[^./]*$|$)")
 _HEAD_BYTES = 1 << 12
-_SHARD_ID = "shard_id"
+_LIMITS = ScanLimits()
+_MISSING = (-1, -1)
 
 
 class NemoTarredOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,27 +68,28 @@ class NemoTarred:
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
         manifests = list_files(files, source.path)
         tars = list_files(files, options_of(NemoTarredOptions, source.options).tar)
-        if len(manifests) == 1 and _number(manifests[0]) is None:
-            return [Shard(((TRACK, manifests[0]), (TAR, path))) for path in tars]
-        return [Shard(((TRACK, manifest), (TAR, tar))) for manifest, tar in _paired(source, manifests, tars)]
+        if len(manifests) == 1 and len(tars) > 1:
+            _check_numbers(source, open_file(files, manifests[0]), tars)
+            return [Shard(((TAR, tar), (TRACK, manifests[0]))) for tar in tars]
+        pairs = [(manifests[0], tars[0])] if len(manifests) == len(tars) == 1 else _paired(source, manifests, tars)
+        return [Shard(((TRACK, manifest), (TAR, tar))) for manifest, tar in pairs]
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         options = options_of(NemoTarredOptions, spec.options)
-        manifest, tar = open_file(files, shard.name), open_file(files, shard.path(TAR))
-        find = _finder(manifest, tar, options.skip_missing, by_shard=_number(shard.name) is None)
-        for lines, arrays in scan_lines(manifest, Section(0, manifest.size), spec, limits, MANIFEST_LINES):
-            firsts, ends = lines.starts + lines.base, lines.ends + lines.base
-            kept = kept_rows(manifest, lines)
-            places = np.full((lines.starts.size, 2), -1, np.int64)
-            for i in np.flatnonzero(kept).tolist():
-                found = find(lines.data[lines.starts[i] : lines.ends[i]], int(firsts[i]))
-                if found is None:
-                    kept[i] = False
-                else:
-                    places[i] = found
-            chosen = {**spans(TRACK, firsts[kept], ends[kept]), **spans(TAR, *_columns(places[kept]))}
-            columns = {name: array[kept] for name, array in arrays.items()}
-            yield Chunk(int(kept.sum()), {**chosen, **columns}, num_skipped=int((~kept).sum()))
+        manifest, tar = open_file(files, shard.path(TRACK)), open_file(files, shard.path(TAR))
+        find = _finder(manifest, tar, _members(tar, limits), options.skip_missing)
+        if _is_one_of_many(shard):
+            stretches = rows_by_tar(manifest, limits).of(_number(tar.path) or 0)
+            runs = gather_lines(manifest, limits, *stretches)
+        else:
+            runs = read_lines(manifest, limits)
+        for lines, arrays in collect_lines(manifest, runs, spec, MANIFEST_LINES):
+            places = np.array([find(*row) or _MISSING for row in lines.rows()], np.int64).reshape(-1, 2)
+            found = places[:, 0] != _MISSING[0]
+            firsts, ends = lines.places
+            chosen = {**spans(TRACK, firsts[found], ends[found]), **spans(TAR, *places[found].T)}
+            columns = {name: array[found] for name, array in arrays.items()}
+            yield Chunk(int(found.sum()), {**chosen, **columns}, lines.num_left_out + int((~found).sum()))
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
         return _NemoTarredReader()
@@ -98,15 +99,22 @@ class _NemoTarredReader:
     has_media = True
 
     def read(self, rows: Rows) -> Iterable[Sample]:
+        return self._samples(rows, [bytes(member) for member in rows.payloads(TAR)])
+
+    def read_heads(self, rows: Rows) -> Iterable[Sample]:
+        """The samples with audio as extents, of which the beginning is read."""
+        return self._samples(rows, rows.extents(TAR, _HEAD_BYTES))
+
+    def _samples(self, rows: Rows, members: Sequence[bytes | Extent]) -> list[Sample]:
         samples = read_objects(rows, TRACK)
-        for i, (sample, member) in enumerate(zip(samples, rows.extents(TAR, _HEAD_BYTES), strict=True)):
+        for i, (sample, member) in enumerate(zip(samples, members, strict=True)):
             try:
                 offset, duration = segment_of(sample)
             except DataError as error:
                 error.at(rows.place(i))
                 raise
             name = f'{rows.shards[i].path(TAR)}, member "{sample.get("audio_filepath")}"'
-            sample[AUDIO] = Media("audio", member, name, offset, duration, slack=SLACK_SECONDS)
+            sample[AUDIO] = Media("audio", member, name, offset, duration)
         return samples
 
 
@@ -140,32 +148,88 @@ def _places(paths: Iterable[str]) -> list[tuple[int | None, int]]:
 
 
 def _number(path: str) -> int | None:
-    found = _NUMBER.search(path.rpartition("/")[2])
-    return None if found is None else int(found[1])
+    """The last number after an underscore, as in `manifest_3.json` and `audio_3_clean.tar`."""
+    found = _NUMBERS.findall(path.rpartition("/")[2])
+    return int(found[-1]) if found else None
+
+
+def _is_one_of_many(shard: Shard) -> bool:
+    """Whether the manifest is that of several tars: then the tar comes first, and names the shard."""
+    return shard.files[0][0] == TAR
+
+
+def _check_numbers(source: Source, manifest: File, tars: Sequence[str]) -> None:
+    """Refuse tars that a `shard_id` does not tell apart, and rows of which no tar has the number."""
+    by_number: dict[int | None, str] = {}
+    for tar in tars:
+        number = _number(tar)
+        if number is None or number in by_number:
+            raise RecipeError(
+                f'source "{source.name}": one manifest for {len(tars)} tars, whose numbers do not tell them apart',
+                found=f"{tar}: {'no number in its name' if number is None else f'as {by_number[number]}'}",
+                expected="a number in the name of each tar, as in `audio_3.tar`: the `shard_id` of its rows",
+                fix="name the manifests of all tars in `path`, or rename the tars",
+            )
+        by_number[number] = tar
+    rows = rows_by_tar(manifest, _LIMITS)
+    for number in rows.numbers:
+        if number not in by_number:
+            for lines in gather_lines(manifest, _LIMITS, *rows.of(number)):
+                _check_all_skipped(manifest, lines, tars)
+
+
+def _check_all_skipped(manifest: File, lines: Lines, tars: Sequence[str]) -> None:
+    for raw, position in lines.only(kept_rows(manifest, lines)).rows():
+        error = _without_tar(row_object(raw, "replace"), tars)
+        error.at(line_place(manifest, position))
+        raise error
 
 
 _Find = Callable[[bytes, int], tuple[int, int] | None]
 
 
-def _finder(manifest: File, tar: File, skip_missing: bool, by_shard: bool) -> _Find:
-    """A function that gives the place of a row's member in the tar; None for a row that is not of this shard."""
-    members: dict[str, TarMember] = {member.name: member for member in TarReader(tar).members()}
-    shard = _number(tar.path)
+def _finder(manifest: File, tar: File, members: Mapping[str, TarMember], skip_missing: bool) -> _Find:
+    """A function that gives the place of a row's member in the tar; None for a row that is left out."""
+    number = _number(tar.path)
+    check_number = number is not None and _number(manifest.path) != number
 
     def find(raw: bytes, at: int) -> tuple[int, int] | None:
         try:
             row = row_object(raw, "replace")
-            if by_shard and _shard_id(row, tar) != shard:
-                return None
+            if check_number and row.get(SHARD_ID, number) != number:
+                raise _without_tar(row, [tar.path])
             member = _member(row, members)
             if member is None and not skip_missing:
                 raise _missing(row, len(members), tar)
         except DataError as error:
-            error.at(f"{manifest.path}, line {1 + num_newlines(manifest, at):,}, byte {at:,}")
+            error.at(line_place(manifest, at))
             raise
         return None if member is None else (member.data, member.data + member.size)
 
     return find
+
+
+def _members(tar: File, limits: ScanLimits) -> dict[str, TarMember]:
+    found: dict[str, TarMember] = {}
+    for member in TarReader(tar, hints=tar_hints(tar, limits)).members():
+        first = found.setdefault(member.name, member)
+        if first is not member:
+            raise DataError(
+                f'{tar.path}, byte {member.first:,}: member "{member.name}" comes a second time',
+                found=f"another of this name at byte {first.first:,}",
+                expected="a name of its own for each member: rows name them",
+                fix="write the shard again",
+            )
+    return found
+
+
+def _without_tar(row: Mapping[str, Any], tars: Sequence[str]) -> DataError:
+    return DataError(
+        f"there is no tar for the row: {SHARD_ID} {row.get(SHARD_ID)}",
+        found=f"{len(tars):,} {'tar' if len(tars) == 1 else 'tars'}, from {tars[0]} to {tars[-1]}",
+        expected="a tar that has this number in its name",
+        fix="name all tars of the manifest in `options.tar`, or restore those that are missing",
+    )
 
 
 def _missing(row: Mapping[str, Any], num_members: int, tar: File) -> DataError:
@@ -181,18 +245,3 @@ def _member(row: Mapping[str, Any], members: Mapping[str, TarMember]) -> TarMemb
     name = audio_path(row)
     found = members.get(name)
     return members.get(_SEGMENT.sub("", name)) if found is None else found
-
-
-def _shard_id(row: Mapping[str, Any], tar: File) -> int:
-    found = row.get(_SHARD_ID)
-    if isinstance(found, bool) or not isinstance(found, int) or _number(tar.path) is None:
-        raise DataError(
-            "which tar the row is in is not known",
-            found=f"{_SHARD_ID}: {found!r}, in a manifest for several tars; one of them is {tar.path}",
-            expected="a whole number, which is in the name of a tar, as 3 in `audio_3.tar`",
-        )
-    return found
-
-
-def _columns(places: IntArray) -> tuple[IntArray, IntArray]:
-    return places[:, 0], places[:, 1]

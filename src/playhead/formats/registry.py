@@ -34,7 +34,7 @@ class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Registered:
-    """A format under its name, with the file extensions it is assumed for and the id its samples always have.
+    """A format under its name, with the endings of file names it is assumed for and the id its samples always have.
 
     `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` is that of a
     source which says none, `default_sequence` the field that it counts. `path_options` are the options that are paths,
@@ -115,19 +115,24 @@ def _named(name: str, path: str) -> Registered:
 
 def _infer(source: Source, path: str) -> Registered:
     _load_all()
+    found = {_name_by_ending(pattern) for pattern in source.path}
+    if len(found) == 1 and (name := found.pop()) is not None:
+        return _known[name]
     endings = {_ending(pattern) for pattern in source.path}
-    if len(endings) == 1:
-        ending = endings.pop()
-        for registered in _known.values():
-            if ending in registered.extensions:
-                return registered
-        endings = {ending}
     raise RecipeError(
         f'{path} "{source.name}": the path does not say which format it is',
         found=f"extensions: {', '.join(sorted(ending or '(none)' for ending in endings))}",
         expected=f"one of: {', '.join(sorted(end for known in _known.values() for end in known.extensions))}",
         fix=f"add `format:`, one of {', '.join(sorted(_known))}",
     )
+
+
+def _name_by_ending(pattern: str) -> str | None:
+    """The format that a file name says, by the longest of the endings that are known."""
+    file = pattern.removesuffix(compression_of(pattern) or "")
+    endings = {ending: known.name for known in reversed(_known.values()) for ending in known.extensions}
+    found = max((ending for ending in endings if file.endswith(ending)), key=len, default=None)
+    return None if found is None else endings[found]
 
 
 def _ending(pattern: str) -> str:

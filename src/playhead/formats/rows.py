@@ -18,9 +18,13 @@ _WHOLE_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Shard:
-    """The files of one shard by role, in a fixed order; the first names the shard in messages."""
+    """The files of one shard by role, in a fixed order; the first names the shard in messages.
+
+    `num_rows` is how many rows it must have, where something beside its files says so.
+    """
 
     files: tuple[tuple[str, str], ...]
+    num_rows: int | None = None
 
     @property
     def name(self) -> str:

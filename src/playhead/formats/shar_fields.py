@@ -17,6 +17,7 @@ from playhead.formats.lhotse_cuts import ID
 from playhead.formats.lines import Lines, num_newlines, read_lines
 from playhead.formats.schema import Track
 from playhead.formats.tar import TarMember, TarReader
+from playhead.formats.tar_hints import tar_hints
 from playhead.store import File
 from playhead.types import Array
 
@@ -82,7 +83,7 @@ class ScannedField:
 
     def __init__(self, role: str, file: File, cuts: File, limits: ScanLimits) -> None:
         self._file, self._cuts = file, cuts
-        self._rows = _tar_rows(file) if file.path.endswith(TAR) else _line_rows(file, limits)
+        self._rows = _tar_rows(file, limits) if file.path.endswith(TAR) else _line_rows(file, limits)
         self._offsets = Track(role).array("offsets")
         self._end = 0
 
@@ -151,8 +152,8 @@ def _decoder(field: str) -> msgspec.json.Decoder[Any]:
 _IDS = {field: _decoder(field) for field in (ID, CUT_ID)}
 
 
-def _tar_rows(file: File) -> Iterator[_Aligned]:
-    for pair in pairs(TarReader(file)):
+def _tar_rows(file: File, limits: ScanLimits) -> Iterator[_Aligned]:
+    for pair in pairs(TarReader(file, hints=tar_hints(file, limits))):
         if pair.extension == LILCOM:
             load_lilcom(f"{file.path}, byte {pair.data.first:,}")
         yield _Aligned(pair.key, pair.data.first, min(pair.manifest.end, file.size))

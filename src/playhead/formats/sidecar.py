@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from playhead.errors import RecipeError
+from playhead.errors import PlayheadError, RecipeError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import BOM
-from playhead.store import File, compression_of, is_url, replacing, writing_to
+from playhead.store import File, compression_of, is_url, open_file, replacing, writing_to
 from playhead.types import UIntArray
 
 _NUM_SAMPLED = 64
@@ -24,20 +24,20 @@ _BLOCK = 1 << 20
 _NEWLINE = 10
 
 
-def sidecar_path(path: str, indexes_root: str | None) -> Path:
+def sidecar_path(path: str, indexes_root: str | None) -> str:
     """Where the sidecar of a file is: beside it, or under a root with scheme and leading slash dropped."""
     if indexes_root is None:
-        return Path(f"{path}.idx")
+        return f"{path}.idx"
     parts = urlsplit(path)
     bare = f"{parts.netloc}{parts.path}" if is_url(path) else path
-    return Path(indexes_root) / f"{bare.lstrip('/')}.idx"
+    return f"{indexes_root.rstrip('/')}/{bare.lstrip('/')}.idx"
 
 
 def load(file: File, limits: ScanLimits) -> UIntArray | None:
     """The first byte of every line (blank ones too) from a valid sidecar; None where there is none."""
     if compression_of(file.path) is not None:  # no tool writes one for what it cannot seek in
         return None
-    offsets = offsets_in(file, sidecar_path(file.path, limits.indexes_root))
+    offsets = offsets_of(file, limits)
     if offsets is None:
         return None
     chosen = np.unique(np.linspace(0, offsets.size - 1, min(_NUM_SAMPLED, offsets.size)).astype(np.int64))
@@ -49,14 +49,15 @@ def load(file: File, limits: ScanLimits) -> UIntArray | None:
     return offsets
 
 
-def offsets_in(file: File, path: Path) -> UIntArray | None:
+def offsets_of(file: File, limits: ScanLimits) -> UIntArray | None:
     """The offsets of a possible sidecar without its sentinel, whatever kind of file it belongs to."""
-    if not path.is_file() or path.stat().st_mtime_ns < _modified(file):
+    try:
+        found = open_file(file.files, sidecar_path(file.path, limits.indexes_root))
+    except PlayheadError:  # stores that let nobody list them refuse what is not there
         return None
-    size = path.stat().st_size
-    if size == 0 or size % 8:
+    if found.size == 0 or found.size % 8 or _is_older(found, file):
         return None
-    offsets = np.fromfile(path, dtype="<u8").astype(np.uint64, copy=False)
+    offsets = np.frombuffer(b"".join(found.pieces()), dtype="<u8").astype(np.uint64)
     if bool((offsets[1:] <= offsets[:-1]).any()) or offsets[-1] > file.size:
         return None
     # NeMo's have no sentinel; for an empty file the sentinel is all there is.
@@ -64,19 +65,20 @@ def offsets_in(file: File, path: Path) -> UIntArray | None:
     return offsets if offsets.size else None
 
 
-def _modified(file: File) -> int:
-    """When a local file was last modified; an object's mark is not a time, so any sidecar of it may be valid."""
-    return 0 if is_url(file.path) else file.stamp.mark
+def _is_older(found: File, file: File) -> bool:
+    """Whether a sidecar was written before its file was; the mark of an object is not a time, so it may be valid."""
+    return not is_url(file.path) and not is_url(found.path) and found.stamp.mark < file.stamp.mark
 
 
 def write(path: str, pieces: Iterable[UIntArray], limits: ScanLimits) -> Path:
     """Write a sidecar, whole or not at all: a reader never sees a short one."""
-    if is_url(path) and limits.indexes_root is None:
+    place = sidecar_path(path, limits.indexes_root)
+    if is_url(place):
         raise RecipeError(
             f"{path}: its sidecar has no place",
-            expected="`indexes_root` in the recipe: a directory for the sidecars of objects",
+            expected="`indexes_root` in the recipe: a local directory for the sidecars of objects",
         )
-    target = sidecar_path(path, limits.indexes_root)
+    target = Path(place)
     with writing_to(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as file:

@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from playhead.errors import DataError
+from playhead.store import Buffer
 
 BLOCK = 512
 _GZIP = b"\x1f\x8b"
@@ -43,22 +44,35 @@ class TarMember(Struct, frozen=True):
         return self.data + -(-self.size // BLOCK) * BLOCK
 
 
+class Hints(Protocol):
+    """Parts of a tar that are read already, or together with others."""
+
+    def window(self, offset: int, size: int) -> tuple[int, Buffer] | None:
+        """Bytes that hold those asked for, and the place of the first of them; None where they must be read."""
+
+
 class TarReader:
     """Reads a little ahead, so that small members cost no read of their own."""
 
-    def __init__(self, file: TarBytes, *, needs_end: bool = False, ahead: int = _AHEAD) -> None:
+    def __init__(
+        self, file: TarBytes, *, needs_end: bool = False, ahead: int = _AHEAD, hints: Hints | None = None
+    ) -> None:
         self.file = file
+        self._hints = hints
         self._ahead_bytes = ahead
         self._needs_end = needs_end
         self._base = 0
-        self._ahead = b""
+        self._ahead: Buffer = b""
 
     def read(self, offset: int, size: int) -> bytes:
         inside = offset - self._base
         if inside < 0 or inside + size > len(self._ahead):
-            self._base, inside = offset, 0
-            self._ahead = self.file.read(offset, max(size, self._ahead_bytes))
-        return self._ahead[inside : inside + size]
+            known = None if self._hints is None else self._hints.window(offset, size)
+            if known is None:
+                known = offset, self.file.read(offset, max(size, self._ahead_bytes))
+            self._base, self._ahead = known
+            inside = offset - self._base
+        return bytes(self._ahead[inside : inside + size])
 
     def members(self) -> Iterator[TarMember]:
         """The regular files in order. Law: a tar that ends early is an error, never a shorter list."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from playhead.errors import DataError
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
-from playhead.formats.jsonl import Jsonl
+from playhead.formats.jsonl import ROW_ID, Jsonl
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.spec import Spec
@@ -26,7 +26,7 @@ class TextJsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
     field: str = TEXT
 
 
-@register("text_jsonl", raw_members=False, options=TextJsonlOptions)
+@register("text_jsonl", raw_members=False, default_id=ROW_ID, options=TextJsonlOptions)
 class TextJsonl:
     """Files of JSON objects, one a line, that are samples of text. A length of `text` is one of the field."""
 

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError
+from playhead.formats import wids
 from playhead.formats.collect import Collector
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.lengths import MISSING
@@ -21,9 +22,10 @@ from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
+from playhead.formats.tar_hints import tar_hints
 from playhead.formats.tar_rows import row_tars
 from playhead.recipe.values import Source
-from playhead.store import File, Files, is_url, list_files, open_file
+from playhead.store import Files, is_url, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "tar"
@@ -41,12 +43,13 @@ class WebDatasetOptions(Struct, frozen=True, forbid_unknown_fields=True):
     allow_no_end: bool = False
 
 
-@register("webdataset", extensions=(".tar",), default_id=KEY, options=WebDatasetOptions)
+@register("webdataset", extensions=(".tar", wids.NAME), default_id=KEY, options=WebDatasetOptions)
 class WebDataset:
     """Uncompressed tars; the members of a sample follow one another."""
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
-        return [Shard(((TRACK, path),)) for path in list_files(files, source.path)]
+        named = wids.expand_lists(source.path, files)
+        return [Shard(((TRACK, path),), named.get(path)) for path in list_files(files, list(named))]
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         collector = Collector(spec)
@@ -55,7 +58,8 @@ class WebDataset:
         skipped: list[int] = []
         file = open_file(files, shard.name)
         allow_no_end = options_of(WebDatasetOptions, spec.options).allow_no_end
-        for group in _all_groups(file, not allow_no_end, skipped):
+        reader = TarReader(file, needs_end=not allow_no_end, hints=tar_hints(file, limits))
+        for group in _all_groups(reader, skipped):
             if len(firsts) == _ROWS_AT_ONCE:
                 yield _chunk(collector, firsts)
                 firsts = []
@@ -255,10 +259,11 @@ def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Gr
         yield group
 
 
-def _all_groups(file: File, needs_end: bool, skipped: list[int]) -> Iterator[_Group]:
+def _all_groups(reader: TarReader, skipped: list[int]) -> Iterator[_Group]:
     """Every sample of a tar. Law: no two have the same key; 8 bytes a sample are kept to see to it."""
+    file = reader.file
     seen = array("q")
-    for group in _groups(TarReader(file, needs_end=needs_end), skipped):
+    for group in _groups(reader, skipped):
         seen.append(hash(group.key))
         yield group
     hashes, counts = np.unique(np.frombuffer(seen, dtype=np.int64), return_counts=True)

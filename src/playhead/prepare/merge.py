@@ -91,7 +91,7 @@ def _sizes(layout: Layout, contents: Contents, old: Index | None) -> Counter[str
             scanned: Counter[str] = Counter()
             for _, summary in piece.parts:
                 scanned.update(summary.sizes)
-            found |= scanned
+            found |= {name: 0 for name, array in schema.items() if array.per == "bound"} | scanned
         for name, expected in counts.items():
             if found[name] != expected:
                 raise DataError(
@@ -132,8 +132,8 @@ def _old_chunks(old: Index, shard: int) -> Iterator[Chunk]:
     bounds = _bounds(old, schema, shard)
     num_rows = int(old.shard_starts[shard + 1] - old.shard_starts[shard])
     whole = any(array.per == "block" for array in schema.values())  # a chunk has whole blocks
-    step = num_rows if whole else _ROWS_AT_ONCE
-    for low in range(0, num_rows, step):
+    step = max(1, num_rows) if whole else _ROWS_AT_ONCE
+    for low in range(0, max(1, num_rows), step):  # a shard without rows has a sentinel, too
         high = min(low + step, num_rows)
         arrays = {}
         for name, (first, end) in bounds.items():

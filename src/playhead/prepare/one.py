@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
+from playhead.formats.rows import Shard
 from playhead.formats.schema import Track
 from playhead.index.build import IndexShape
 from playhead.index.layout import Layout, ShardEntry
@@ -28,7 +29,7 @@ from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measure import measure, read_headers
 from playhead.prepare.merge import Contents, ShardPiece, merge
 from playhead.prepare.options import PrepareOptions
-from playhead.prepare.parts import PartSummary, ScanJob, without_rows
+from playhead.prepare.parts import PartSummary, ScanJob
 from playhead.prepare.report import Progress, SourceReport
 from playhead.prepare.sidecars import write_sidecars
 from playhead.prepare.survey import Survey, attempt, parts_directory, survey_source
@@ -256,8 +257,12 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
         else:
             assert survey.old is not None
             place = survey.old_places[files]
-            shapes.add((survey.old.meta.roles, survey.old.meta.tracks))
+            if survey.old.meta.shards[place].num_rows:
+                shapes.add((survey.old.meta.roles, survey.old.meta.tracks))
             pieces.append(ShardPiece(survey.old.meta.shards[place], old_shard=place))
+        _check_num_rows(survey.shards[i], pieces[-1].entry)
+    if not any(piece.entry.num_rows for piece in pieces):
+        raise _without_rows(survey)
     if len(shapes) != 1:
         raise DataError(
             f'{layout.leaf.path} "{layout.leaf.source.name}": its shards do not have the same files',
@@ -269,15 +274,33 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
 
 
 def _scanned(name: str, parts: list[tuple[Path, PartSummary]]) -> ShardEntry:
-    """A shard as its parts found it: whole, with rows, and the same file in every part."""
+    """A shard as its parts found it: whole, and the same file in every part."""
     files = {summary.files for _, summary in parts}
     num_rows = sum(summary.num_rows for _, summary in parts)
     if len(files) != 1:
         raise DataError(f"{name}: changed while it was scanned", fix="run it again when it is complete")
-    found = files.pop()
-    if num_rows == 0:
-        raise without_rows(name, found)
-    return ShardEntry(found, num_rows, sum(summary.num_skipped for _, summary in parts))
+    return ShardEntry(files.pop(), num_rows, sum(summary.num_skipped for _, summary in parts))
+
+
+def _without_rows(survey: Survey) -> DataError:
+    others = len(survey.shards) - 1
+    return DataError(
+        f"{survey.shards[0].name}: has no rows",
+        found=f"{survey.num_bytes():,} bytes, not one sample in them"
+        + (f", nor in {others:,} others" if others else ""),
+        expected="at least one sample",
+        fix="restore the files, or correct the recipe's path",
+    )
+
+
+def _check_num_rows(shard: Shard, entry: ShardEntry) -> None:
+    if shard.num_rows is not None and shard.num_rows != entry.num_rows:
+        raise DataError(
+            f"{shard.name}: has another number of rows than the list of shards says",
+            found=f"{entry.num_rows:,}",
+            expected=f"{shard.num_rows:,}",
+            fix="restore the shard, or write the list again",
+        )
 
 
 def _shape(roles: tuple[str, ...], tracks: tuple[Track, ...]) -> str:
@@ -313,5 +336,7 @@ def _report(layout: Layout, survey: Survey, index: Index, selection: SelectionMe
         damaged=done.damaged,
         verified_rows=done.verified_rows,
         num_skipped=sum(entry.num_skipped for entry in index.meta.shards),
+        empty_shards=tuple(entry.name for entry in index.meta.shards if not entry.num_rows),
+        format=layout.registered.name,
         evaluation=layout.leaf.evaluation,
     )

@@ -71,8 +71,6 @@ class ScanJob:
             writer.add(chunk)
         if files_now(self.shard, self.files) != before:
             raise DataError(f"{self.shard.name}: changed while it was scanned", fix="run it again when it is complete")
-        if self.section is None and writer.num_rows == 0:
-            raise without_rows(self.shard.name, before)
         return writer.finish()
 
     def _chunks(self) -> Iterator[Chunk]:
@@ -80,15 +78,6 @@ class ScanJob:
             return self.format.scan(self.shard, self.spec, self.files, self.limits)
         assert isinstance(self.format, Divisible)
         return self.format.scan_section(self.shard, self.section, self.spec, self.files, self.limits)
-
-
-def without_rows(name: str, files: tuple[FileEntry, ...]) -> DataError:
-    return DataError(
-        f"{name}: has no rows",
-        found=f"{files[0].size:,} bytes, not one sample in them",
-        expected="at least one sample",
-        fix="restore the file, or take it out of the recipe's path",
-    )
 
 
 def part_path(directory: Path, files: tuple[FileEntry, ...], section: Section | None) -> Path:
@@ -104,7 +93,7 @@ class PartWriter:
         self._roles = tuple(role for role, _ in job.shard.files)
         self._tracks: tuple[Track, ...] = ()
         self._chunks: list[Chunk] = []
-        self.num_rows = 0
+        self._num_rows = 0
         self._num_bytes = self._num_files = self._num_skipped = self._num_unknown = 0
         self._sizes: dict[str, int] = {}
         self._schema: dict[str, ArrayType] = {}
@@ -121,7 +110,7 @@ class PartWriter:
         for name, values in chunk.arrays.items():
             self._sizes[name] += len(values)
             self._num_bytes += values.nbytes
-        self.num_rows += chunk.num_rows
+        self._num_rows += chunk.num_rows
         self._num_skipped += chunk.num_skipped
         if LENGTHS in chunk.arrays:
             self._num_unknown += int(np.count_nonzero(chunk.arrays[LENGTHS] == UNKNOWN_LENGTH))
@@ -131,7 +120,7 @@ class PartWriter:
             self._num_files += 1
 
     def finish(self) -> PartSummary:
-        counts = (self.num_rows, self._num_skipped, self._sizes, self._num_files + 1, self._num_unknown)
+        counts = (self._num_rows, self._num_skipped, self._sizes, self._num_files + 1, self._num_unknown)
         summary = PartSummary(self._files, self._roles, self._tracks, *counts)
         self._write(self._job.path, {_SUMMARY: np.frombuffer(msgspec.json.encode(summary), dtype=np.uint8)})
         return summary

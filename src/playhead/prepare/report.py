@@ -41,8 +41,9 @@ class SourceReport(Struct, frozen=True):
 
     In a dry run the numbers of rows are estimates, and `scanned_*` and `measured_rows` are what would be done.
     `changed` is about the index and the selection; sidecars are counted apart. `damaged` are the arrays that were not
-    what had been written, and were made again. `num_skipped` counts members of tars that belong to no sample.
-    `evaluation` is the evaluation set that the source is in.
+    what had been written, and were made again. `num_skipped` counts what is in its files and is no row: members of tars
+    that belong to no sample, rows that are marked to be left out. `empty_shards` are those without a row. `evaluation`
+    is the evaluation set that the source is in.
     """
 
     name: str
@@ -67,6 +68,8 @@ class SourceReport(Struct, frozen=True):
     verified_rows: int = 0
     num_skipped: int = 0
     evaluation: str | None = None
+    empty_shards: tuple[str, ...] = ()
+    format: str | None = None
 
 
 class PrepareReport(Struct, frozen=True):

@@ -14,8 +14,7 @@ def write_sidecars(format: Format, shard: Shard, files: Files, limits: ScanLimit
         return 0
     count = 0
     for path, pieces in format.sidecars(shard, files, limits):
-        place = sidecar.sidecar_path(path, limits.indexes_root)
-        if sidecar.offsets_in(open_file(files, path), place) is None:
+        if sidecar.offsets_of(open_file(files, path), limits) is None:
             sidecar.write(path, pieces, limits)
             count += 1
     return count

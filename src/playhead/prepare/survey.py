@@ -58,7 +58,8 @@ class Survey:
 
     def num_bytes(self, chosen: Sequence[int] | None = None) -> int:
         numbers = range(len(self.files)) if chosen is None else chosen
-        return sum(file.size for i in numbers for file in self.files[i])
+        sizes = {file.path: file.size for i in numbers for file in self.files[i]}  # one may be in many shards
+        return sum(sizes.values())
 
 
 def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list[Failure]]:

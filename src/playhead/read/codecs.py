@@ -1,7 +1,7 @@
-"""Audio that takes a codec: FLAC and MP3 by miniaudio, what else there is by soundfile.
+"""Audio that takes a codec: FLAC by miniaudio, what else there is by soundfile.
 
 Each opens a medium by its header. All of it is decoded from memory at once; a short segment of a long recording is
-sought in its file, so that only the bytes around it are read.
+sought in its file.
 """
 
 from __future__ import annotations
@@ -16,20 +16,28 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import PlayheadError, RecipeError, SampleError
+from playhead.read.containers import check_whole
 from playhead.read.stored import StoredArray
 from playhead.read.wav import NoDecoderError, Readable
 from playhead.store import Buffer, Extent
 from playhead.types import Array
 
 FLAC_MAGICS = (b"fLaC",)
-MP3_MAGICS = (b"ID3", b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2", b"\xff\xe3", b"\xff\xe2")
+TAG_MAGICS = (b"ID3",)
+MP3_MAGICS = (b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2", b"\xff\xe3", b"\xff\xe2")
 OTHER_MAGICS = (b"OggS", b"FORM", b"riff", b"caff", b".snd", b"RIFX")
 
 _STREAM_INFO_BYTES = 42
+_TAG_HEADER_BYTES = 10
+_HAS_FOOTER = 0x10
 _SOUGHT_BYTES = 1 << 20  # less than this is sooner decoded whole
 _SOUGHT_SHARE = 4
 _BUFFER_BYTES = 1 << 16
 _16_BIT_SCALE = 2.0**-15
+# Frames of MP3 borrow bits of up to 85 frames before them, and Opus predicts from what it decoded: what follows a jump
+# is right only some time later.
+_LEAD_FRAMES = 1 << 16
+_WITH_MEMORY = ("MP3", "OGG")
 
 
 @dataclass
@@ -37,7 +45,8 @@ class Coded:
     """A recording whose samples must be decoded.
 
     `decode` makes (frames, channels) of the bytes of the whole file: floats, or 16 bits. Segments of one recording
-    share its result.
+    share its result. A segment that is sought is decoded from `lead` frames before it on. `first_byte` is where the
+    recording begins in its file.
     """
 
     source: Readable
@@ -45,14 +54,16 @@ class Coded:
     channels: int
     num_frames: int
     decode: Callable[[bytes], Array]
+    lead: int = 0
+    first_byte: int = 0
     _decoded: Array | None = field(default=None, repr=False)
 
     is_plain = False
 
     def byte_range(self, first: int, end: int) -> tuple[int, int]:
-        """The whole file, or nothing where a segment is to be sought in it."""
+        """The whole recording, or nothing where a segment is to be sought in it."""
         sought = self.source.size > _SOUGHT_BYTES and (end - first) * _SOUGHT_SHARE < self.num_frames
-        return (0, 0) if sought else (0, self.source.size)
+        return (0, 0) if sought else (self.first_byte, self.first_byte + self.source.size)
 
     def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray:
         """Frames as float32; 16 bits become so when they are put into their place.
@@ -61,7 +72,7 @@ class Coded:
         """
         whole = data.read() if isinstance(data, Extent) else bytes(data)
         if not whole:
-            found = _sought(self.source, first, end)
+            found = _sought(self.source, max(0, first - self.lead), end)[min(first, self.lead) :]
         else:
             if self._decoded is None:
                 self._decoded = self.decode(whole)
@@ -99,24 +110,46 @@ def open_flac(source: Readable) -> Coded:
     )
 
 
-def open_mp3(source: Readable) -> Coded:
-    """How long an MP3 is, only reading all of it says."""
-    miniaudio = _module("miniaudio")
-    if miniaudio is None:
-        return open_other(source)
-    try:
-        about = miniaudio.mp3_get_info(bytes(source.read(0, source.size)))
-    except miniaudio.DecodeError as error:
-        raise SampleError(f"{source.path}: is not an MP3 file that can be decoded", found=str(error)) from error
-    decode = _by_miniaudio(source.path, miniaudio, miniaudio.mp3_read_f32)
-    return Coded(source, about.sample_rate, about.nchannels, about.num_frames, decode)
+def open_tagged(source: Readable) -> Coded:
+    """What stands after ID3 tags: mostly MP3, but FLAC may, too."""
+    at = 0
+    while (head := bytes(source.read(at, _TAG_HEADER_BYTES)))[:3] == b"ID3" and len(head) == _TAG_HEADER_BYTES:
+        size = 0
+        for part in head[6:]:  # seven bits each
+            size = size << 7 | part & 0x7F
+        at += _TAG_HEADER_BYTES + size + (_TAG_HEADER_BYTES if head[5] & _HAS_FOOTER else 0)
+    untagged = _From(source, at)
+    found = open_flac(untagged) if head.startswith(FLAC_MAGICS) else open_other(untagged)
+    found.first_byte = at
+    return found
+
+
+@dataclass(frozen=True)
+class _From:
+    """A medium from one of its bytes on."""
+
+    source: Readable
+    first: int
+
+    @property
+    def path(self) -> str:
+        return self.source.path
+
+    @property
+    def size(self) -> int:
+        return max(0, self.source.size - self.first)
+
+    def read(self, offset: int, size: int) -> Buffer:
+        return self.source.read(self.first + offset, size)
 
 
 def open_other(source: Readable) -> Coded:
-    """What libsndfile knows: Ogg with Vorbis or Opus, AIFF, W64, CAF, AU, and WAV with a codec."""
+    """What libsndfile knows: MP3, Ogg with Vorbis or Opus, AIFF, W64, CAF, AU, and WAV with a codec."""
+    check_whole(source)
     with _SoundFile(source) as file:
         about = file.samplerate, file.channels, file.frames
-    return Coded(source, *about, _by_soundfile(source.path))
+        lead = _LEAD_FRAMES if file.format in _WITH_MEMORY else 0
+    return Coded(source, *about, _by_soundfile(source.path), lead)
 
 
 def _flac_by_miniaudio(
@@ -141,17 +174,6 @@ def _flac_by_miniaudio(
     return decode
 
 
-def _by_miniaudio(path: str, miniaudio: ModuleType, read: Callable[[bytes], Any]) -> Callable[[bytes], Array]:
-    def decode(data: bytes) -> Array:
-        try:
-            found = read(data)
-        except miniaudio.DecodeError as error:
-            raise SampleError(f"{path}: cannot be decoded", found=str(error)) from error
-        return np.frombuffer(found.samples, np.float32).reshape(-1, found.nchannels)
-
-    return decode
-
-
 def _by_soundfile(path: str) -> Callable[[bytes], Array]:
     def decode(data: bytes) -> Array:
         soundfile = import_soundfile()
@@ -165,7 +187,7 @@ def _by_soundfile(path: str) -> Callable[[bytes], Array]:
 
 
 def _sought(source: Readable, first: int, end: int) -> Array:
-    """Frames of a recording of which only the bytes around them are read."""
+    """Frames of a recording that is not decoded whole."""
     with _SoundFile(source) as file:
         file.seek(first)
         found: Array = file.read(end - first, dtype="float32", always_2d=True)
@@ -228,8 +250,8 @@ class MediaStream(io.RawIOBase):
 
 def decoders() -> dict[str, str]:
     """What decodes, by container: it may decide the last bits of samples. Nothing is imported for it."""
-    own = "soundfile" if find_spec("miniaudio") is None else "miniaudio"
-    return {"flac": own, "mp3": own, "other": "soundfile", "rate": "soxr", "image": "Pillow"}
+    flac = "soundfile" if find_spec("miniaudio") is None else "miniaudio"
+    return {"flac": flac, "other": "soundfile", "rate": "soxr", "image": "Pillow"}
 
 
 def import_soundfile() -> Any:

@@ -30,11 +30,14 @@ def image_size_of(media: Media, files: Files, rules: MediaRules, field: str) -> 
 def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) -> float:
     """The seconds of the segment that a row wants of a recording; without a duration it goes to the end.
 
-    Errors are those of `image_size_of`; a segment outside the recording is a SampleError. An MP3 is read whole.
+    Errors are those of `image_size_of`; a segment outside the recording is a SampleError. An MP3 that does not say
+    how long it is is read through.
     """
+    if media.parts:
+        return max(audio_seconds_of(part, files, rules, field) for part in media.parts)
     source = open_medium(media, files, rules, field)
     recording = open_recording(source)
-    first, end = segment_frames(source.path, recording, media.offset, media.duration, media.slack)
+    first, end = segment_frames(source.path, recording, media.offset, media.duration, rules.length_tolerance)
     return (end - first) / recording.rate
 
 

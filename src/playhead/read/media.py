@@ -12,7 +12,7 @@ from playhead.formats.rows import Sample
 from playhead.read.images import decode_image
 from playhead.read.media_bytes import MediaBytes, open_media, open_medium
 from playhead.read.media_rules import MediaRules
-from playhead.read.recordings import decode_recording
+from playhead.read.recordings import decode_recording, joined_parts
 from playhead.recipe.values import AudioOptions, ImageOptions
 from playhead.store import Files
 
@@ -27,9 +27,16 @@ DECODERS: dict[MediaKind, _Decoder] = {"audio": decode_recording, "image": decod
 
 
 class _Wanted(NamedTuple):
+    """A medium of a sample, or a part of one; parts are decoded as they are, and then joined."""
+
     sample: int
     field: str
+    part: int | None
     media: Media
+
+    @property
+    def key(self) -> tuple[int, str, int | None]:
+        return self.sample, self.field, self.part
 
 
 def decode_media(
@@ -47,10 +54,11 @@ def decode_media(
     fails in the storage is raised.
     """
     wanted = [
-        _Wanted(number, field, value)
+        _Wanted(number, field, part, media)
         for number, sample in enumerate(samples)
         for field, value in sample.items()
         if type(value) is Media
+        for part, media in (enumerate(value.parts) if value.parts else [(None, value)])
     ]
     if not wanted:
         return samples, None
@@ -62,7 +70,7 @@ def decode_media(
             if type(value) is not Media:
                 made.setdefault(field, value)  # unless it is the rate of a field before it
                 continue
-            decoded = found[number, field]
+            decoded = _joined(number, field, value, found, audio) if value.parts else found[number, field, None]
             if isinstance(decoded, PlayheadError):
                 return done, decoded
             for added, part in decoded.items():
@@ -71,7 +79,22 @@ def decode_media(
     return done, None
 
 
-_Found = dict[tuple[int, str], dict[str, Any] | SampleError | DataError]
+_Found = dict[tuple[int, str, int | None], dict[str, Any] | SampleError | DataError]
+
+
+def _joined(
+    number: int, field: str, media: Media, found: _Found, how: AudioOptions
+) -> dict[str, Any] | SampleError | DataError:
+    parts: list[dict[str, Any]] = []
+    for part in range(len(media.parts)):
+        decoded = found[number, field, part]
+        if isinstance(decoded, PlayheadError):
+            return decoded
+        parts.append(decoded)
+    try:
+        return joined_parts(parts, media.crop, how)
+    except SampleError as error:
+        return error
 
 
 @dataclass(frozen=True)
@@ -82,26 +105,28 @@ class _Decoding:
 
     def all(self, wanted: Sequence[_Wanted]) -> _Found:
         found: _Found = {}
-        named: dict[tuple[str, MediaKind], list[_Wanted]] = {}
+        named: dict[tuple[str, MediaKind, bool], list[_Wanted]] = {}
         for each in wanted:
             media = each.media
             if media.data is not None:
                 self._decode(open_medium(media, self.files, self.rules, each.field), [each], found)
                 continue
             try:
-                named.setdefault((self.rules.resolve(media), media.kind), []).append(each)
+                key = self.rules.resolve(media), media.kind, each.part is None
+                named.setdefault(key, []).append(each)
             except SampleError as error:
-                found[each.sample, each.field] = error
-        for (path, _), group in named.items():
+                found[each.key] = error
+        for (path, _, _), group in named.items():
             try:
                 opened = open_media(self.files, path, whole=any(each.media.duration is None for each in group))
                 self._decode(opened, group, found)
             except DataError as error:
-                found.update({(each.sample, each.field): error for each in group})
+                found.update({each.key: error for each in group})
         return found
 
     def _decode(self, source: MediaBytes, group: Sequence[_Wanted], found: _Found) -> None:
         """Decode what a group wants of one medium."""
         kind = group[0].media.kind
-        decoded = DECODERS[kind](source, [each.media for each in group], self.rules, self.options[kind])
-        found.update({(each.sample, each.field): made for each, made in zip(group, decoded, strict=True)})
+        how = self.options[kind] if group[0].part is None else _AUDIO_AS_IT_IS
+        decoded = DECODERS[kind](source, [each.media for each in group], self.rules, how)
+        found.update({each.key: made for each, made in zip(group, decoded, strict=True)})

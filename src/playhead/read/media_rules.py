@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from playhead.errors import SampleError
 from playhead.formats.media import Media
-from playhead.recipe.values import MediaOptions
+from playhead.recipe.values import LENGTH_TOLERANCE_SECONDS, MediaOptions
 from playhead.store import is_url
 from playhead.store.addresses import SCHEMES, is_link_local, without_query
 from playhead.store.globbing import fixed_part
@@ -24,13 +24,17 @@ _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 
 @dataclass(frozen=True)
 class MediaRules:
-    """`roots` are the source's own directories, or buckets; `allow` are further prefixes that rows may name."""
+    """`roots` are the source's own directories, or buckets; `allow` are further prefixes that rows may name.
+
+    A recording may be shorter than its row says by `length_tolerance` seconds.
+    """
 
     roots: tuple[str, ...]
     allow: tuple[str, ...] = ()
     max_seconds: float = MediaOptions().max_seconds
     max_bytes: int = MediaOptions().max_bytes
     max_pixels: int = MediaOptions().max_pixels
+    length_tolerance: float = LENGTH_TOLERANCE_SECONDS
     allowed_by: str = "`media: {allow: [...]}` of the recipe"
 
     def resolve(self, media: Media) -> str:
@@ -88,11 +92,14 @@ class MediaRules:
             )
 
 
-def media_rules(paths: Iterable[str], options: MediaOptions | bool = True) -> MediaRules:
+def media_rules(
+    paths: Iterable[str], options: MediaOptions | bool = True, length_tolerance: float = LENGTH_TOLERANCE_SECONDS
+) -> MediaRules:
     """The rules of a source whose files are at `paths` (patterns too)."""
     given = options if isinstance(options, MediaOptions) else MediaOptions()
     roots = dict.fromkeys(map(_root, paths))
-    return MediaRules(tuple(roots), tuple(given.allow), given.max_seconds, given.max_bytes, given.max_pixels)
+    limits = (given.max_seconds, given.max_bytes, given.max_pixels)
+    return MediaRules(tuple(roots), tuple(given.allow), *limits, length_tolerance)
 
 
 def too_large(path: str, found: str, expected: str, limit: str) -> SampleError:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from playhead.errors import RecipeError, SampleError
-from playhead.formats.media import Media
+from playhead.formats.media import Media, MediaCrop
 from playhead.read.audio import as_wanted, chosen_channels
-from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, open_flac, open_mp3, open_other
+from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, TAG_MAGICS, open_flac, open_other, open_tagged
 from playhead.read.media_bytes import MediaBytes
 from playhead.read.media_rules import MediaRules, too_large
 from playhead.read.stored import StoredArray
@@ -17,8 +19,7 @@ from playhead.recipe.values import AudioOptions
 from playhead.store import Buffer, Extent
 from playhead.types import Array
 
-ROUNDING_SECONDS = 0.001  # manifests round to milliseconds: a segment that ends so much past the end ends with the file
-
+_ROUNDING_SECONDS = 0.001  # manifests round to milliseconds, whatever the recipe tolerates
 _MOST_SECONDS = 1e9
 _WITHOUT_DECODER = {b"ftyp": "MP4 or M4A", b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"\x1aE\xdf\xa3": "Matroska or WebM"}
 
@@ -65,8 +66,8 @@ def _open_riff(source: Readable) -> Recording:
 OPENERS: dict[bytes, Callable[[Readable], Recording]] = {
     **dict.fromkeys(MAGICS, _open_riff),
     **dict.fromkeys(FLAC_MAGICS, open_flac),
-    **dict.fromkeys(MP3_MAGICS, open_mp3),
-    **dict.fromkeys(OTHER_MAGICS, open_other),
+    **dict.fromkeys(TAG_MAGICS, open_tagged),
+    **dict.fromkeys(MP3_MAGICS + OTHER_MAGICS, open_other),
 }
 
 
@@ -105,6 +106,29 @@ def decode_recording(
     return [found[i] for i in range(len(group))]
 
 
+def joined_parts(parts: Sequence[Mapping[str, Any]], crop: MediaCrop | None, how: AudioOptions) -> dict[str, Any]:
+    """Recordings that are decoded as they are, as one: the channels of each after those of the one before.
+
+    A shorter one is filled up with silence, as in lhotse; those of different rates are a SampleError.
+    """
+    rates = {part["_rate"] for part in parts}
+    if len(rates) > 1:
+        raise SampleError(
+            "the files of a recording differ in their sampling rates",
+            found=", ".join(f"{rate:,} Hz" for rate in sorted(rates)),
+            expected="one rate",
+            fix="resample them, or leave the row out",
+        )
+    (rate,) = rates
+    arrays = [np.asarray(part[""]) for part in parts]
+    arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
+    num_frames = max(map(len, arrays))
+    samples = np.concatenate([np.pad(array, ((0, num_frames - len(array)), (0, 0))) for array in arrays], axis=1)
+    first, end = (0, num_frames) if crop is None else crop.frames(0, num_frames, rate)
+    wanted, rate = as_wanted("a recording of several files", samples[first:end], rate, how)
+    return {"": wanted, "_rate": rate}
+
+
 def open_recording(source: Readable) -> Recording:
     """A recording opened by the decoder of its magic."""
     head = bytes(source.read(0, 12))
@@ -122,7 +146,7 @@ def open_recording(source: Readable) -> Recording:
 
 def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
     """The frames of a segment that keeps the limits."""
-    first, end = segment_frames(path, recording, media.offset, media.duration, media.slack)
+    first, end = segment_frames(path, recording, media.offset, media.duration, rules.length_tolerance)
     if media.crop is not None:
         first, end = media.crop.frames(first, end, recording.rate)
     seconds = (end - first) / recording.rate
@@ -137,16 +161,19 @@ def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRu
 
 
 def segment_frames(
-    path: str, recording: Timed, offset: float, duration: float | None, slack: float = ROUNDING_SECONDS
+    path: str, recording: Timed, offset: float, duration: float | None, tolerance: float = _ROUNDING_SECONDS
 ) -> tuple[int, int]:
-    """The first frame of a segment and the one after its last; one outside the recording is a SampleError."""
-    rate, num_frames = recording.rate, recording.num_frames
+    """The first frame of a segment and the one after its last; one outside the recording is a SampleError.
+
+    A segment may end `tolerance` seconds past the end of the recording, and then ends with it.
+    """
+    rate, num_frames, tolerance = recording.rate, recording.num_frames, max(tolerance, _ROUNDING_SECONDS)
     if offset == 0 and duration is None:
         return 0, num_frames
     if _is_time(offset) and (duration is None or _is_time(duration)):
         first = round(offset * rate)
         end = num_frames if duration is None else round((offset + duration) * rate)
-        if num_frames < end <= num_frames + slack * rate:
+        if num_frames < end <= num_frames + tolerance * rate:
             end = num_frames
         if first < end <= num_frames:
             return first, end
@@ -154,7 +181,7 @@ def segment_frames(
     raise SampleError(
         f"{path}: the segment is not within the recording",
         found=f"a segment {until}, from {str(offset)[:20]} s on",
-        expected=f"times up to {num_frames / rate:g} s",
+        expected=f"times up to {num_frames / rate:g} s, which may be passed by {tolerance:g} s",
     )
 
 

@@ -24,7 +24,7 @@ class RowDecoder:
         self._files = files
         self._raw_members = found.raw_members
         self._decodes = recipe.decode and found.raw_members
-        self.rules = media_rules(leaf.source.path, recipe.media)
+        self.rules = media_rules(leaf.source.path, recipe.media, recipe.length_tolerance)
         self._media = self.rules if recipe.media is not False else None
         self._takes_extents = self._decodes if found.raw_members else self._media is not None
         self._audio = leaf.source.audio or recipe.audio

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from string import Formatter
+from typing import Any
 
 from playhead.errors import RecipeError
 from playhead.recipe.by_format import path_options
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Leaf
-from playhead.recipe.values import KeepRule, Length, Source, Tokenize
+from playhead.recipe.values import KeepRule, Length, Tokenize
 from playhead.store import is_url
 
-_JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".jsonl.zst", ".json.zst")
 _DEFAULT_SHUFFLE_GROUP = 8
 _SOURCES_OF_LENGTH = ("field", "function", "measure", "tokenizer", "audio", "image")
 _UNPACKED = {".tar.gz": "gunzip", ".tgz": "gunzip", ".tar.zst": "zstd -d", ".tar.bz2": "bunzip2", ".tar.xz": "unxz"}
@@ -27,8 +28,9 @@ def check_source(leaf: Leaf) -> None:
         )
     if not all(source.path):
         raise RecipeError(f"{where}: `path` names no file", found=str(source.path))
-    for path in source.path:
-        _check_readable(path, where)
+    _check_readable(source.path, where)
+    for option in path_options(source):
+        _check_readable(_texts(source.options[option]), f"{leaf.path}.options.{option}")
     if source.shuffle_group != _DEFAULT_SHUFFLE_GROUP and source.shuffle != "shards":
         raise RecipeError(
             f"{where}: `shuffle_group` counts shards, and the shuffle is not by shards",
@@ -50,10 +52,6 @@ def check_source(leaf: Leaf) -> None:
             found="`measure: true`" if source.output_length.measure else "the length of audio or of an image",
             expected="`field`, `function` or `tokenizer`",
         )
-    if source.drop_ids and source.ids is None and _is_json_lines(source):
-        raise RecipeError(
-            f"{where}: `drop_ids` needs to know which field holds the id", fix="add a line such as `ids: id`"
-        )
     if source.tokenize is not None:
         check_tokenize(source.tokenize, f"{leaf.path}.tokenize")
     if source.map is not None:
@@ -62,29 +60,33 @@ def check_source(leaf: Leaf) -> None:
         _check_rule(key, rule, f"{leaf.path}.keep.{key}")
 
 
-def _check_readable(path: str, where: str) -> None:
+def _check_readable(paths: Iterable[str], where: str) -> None:
     """Refuse what can only be read from its beginning to its end, with the command that makes it indexable."""
-    if path.startswith("pipe:"):
-        raise RecipeError(
-            f"{where}: the output of a command cannot be read in any order",
-            found=path,
-            expected="files, or the addresses of objects (s3://, gs://, az://, https://)",
-            fix=f"give the address itself, or write the output to a file: {path[5:].strip()} > part-0.tar",
-        )
-    for ending, command in _UNPACKED.items():
-        if path.endswith(ending):
+    for path in paths:
+        if path.startswith("pipe:"):
             raise RecipeError(
-                f"{where}: a compressed tar cannot be read in any order",
+                f"{where}: the output of a command cannot be read in any order",
                 found=path,
-                expected="a tar that is not compressed; its members may be",
-                fix=f"{command} {path}, and name what it writes",
+                expected="files, or the addresses of objects (s3://, gs://, az://, https://)",
+                fix=f"give the address itself, or write the output to a file: {path[5:].strip()} > part-0.tar",
             )
+        for ending, command in _UNPACKED.items():
+            if path.endswith(ending):
+                raise RecipeError(
+                    f"{where}: a compressed tar cannot be read in any order",
+                    found=path,
+                    expected="a tar that is not compressed; its members may be",
+                    fix=f"{command} {path}, and name what it writes",
+                )
 
 
-def _is_json_lines(source: Source) -> bool:
-    if source.format is not None:
-        return source.format == "jsonl"
-    return all(path.endswith(_JSON_LINES) for path in source.path)
+def _texts(value: Any) -> Iterator[str]:
+    """The paths in an option, which is one, a list of them, or a mapping to such; what is none is refused elsewhere."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
 
 
 def _check_length(length: Length, where: str) -> None:
