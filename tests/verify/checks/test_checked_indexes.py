@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import pyzstd
-
 from checked_recipes import found, report_on, rows, sound, source, the_one, written
+
 from playhead import Recipe
 from playhead.prepare import prepare
 
@@ -28,7 +28,9 @@ def test_an_unprepared_recipe_is_an_error_that_names_the_command_and_what_was_no
     findings = [each for each in report.findings if each.code == "PH010"]
     assert [each.place for each in findings] == ["sources[0]", "sources[1]"]
     assert findings[0].fix == f"run `playhead prepare {path}`"
-    assert {"PH012", "PH020", "PH040"} <= {code for code, why in report.not_checked.items() if why.startswith("no source")}
+    assert {"PH012", "PH020", "PH040"} <= {
+        code for code, why in report.not_checked.items() if why.startswith("no source")
+    }
     assert "PH011" in report.checked
     assert report.failed()
 
@@ -39,7 +41,7 @@ def test_a_recipe_prepared_in_part_is_checked_in_part(tmp_path: Path) -> None:
     report = report_on(path)
     assert [each.place for each in report.findings if each.code == "PH010"] == ["sources[2]"]
     assert "PH020" in report.checked
-    assert report.not_checked["PH042"] == "there is no plan"
+    assert report.not_checked["PH042"] == "no plan: a source is not prepared, or refused"
 
 
 def test_an_index_older_than_the_recipe_is_found(tmp_path: Path) -> None:
@@ -116,7 +118,9 @@ def test_a_sidecar_that_does_not_fit_its_file_is_found(tmp_path: Path) -> None:
 
 def compressed(folder: Path, ending: str, data: bytes, **fields: Any) -> Path:
     (folder / f"a.jsonl.{ending}").write_bytes(data)
-    return written(folder, {"name": "a", "path": f"a.jsonl.{ending}", "length": "n", "ids": "id", **fields}, ready=False)
+    return written(
+        folder, {"name": "a", "path": f"a.jsonl.{ending}", "length": "n", "ids": "id", **fields}, ready=False
+    )
 
 
 LINES = "".join(json.dumps(row) + "\n" for row in rows("a", 60)).encode()

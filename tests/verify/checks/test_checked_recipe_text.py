@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from checked_recipes import found, report_on, rows, sound, source, the_one, written
 
 

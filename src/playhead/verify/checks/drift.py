@@ -62,7 +62,7 @@ def drifted_plan(context: Context) -> Iterator[Problem]:
     changed = plan_differences(saved, plan)
     words = [_in_words(name, *both) for name, both in changed.items()] or [_WORDS["lengths"]]
     yield Problem(
-        next((name for name in changed if name in _PLACES), "sources"),
+        next((name for name in _PLACES if name in changed), "sources"),
         "the state is of another stream than the recipe",
         found=f"saved at step {saved.step:,}; since then changed: {'; '.join(words)}",
         expected="the recipe and the data that the state was saved with",

@@ -1,4 +1,4 @@
-"""The first micro-batch of every sub-stream, made as a worker would."""
+"""The first micro-batches of every sub-stream, made as a worker would."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from playhead.feed.state import Position
 from playhead.feed.tasks import TaskMaker, Work
 from playhead.feed.totals import nothing_yet
 from playhead.plan.plan import Plan
+from playhead.recipe.check_delivery import COLLATES
 from playhead.resolve.resolve import leaves_by_stream
 from playhead.verify.checks.context import Context
 from playhead.verify.checks.difference import difference
 from playhead.verify.checks.finding import Problem, problem_of
 from playhead.verify.checks.registry import check
 
+_MICRO_BATCHES = 4
 _MOST_SAMPLES = 64
-_MOST_TASKS = 4096  # looked through for the first of each sub-stream: a rare one may come late
+_MOST_TASKS = 4096  # looked through for those of each sub-stream: a rare one may come late
 
 
 @check("PH026", "error", "the samples of a micro-batch cannot be put into a batch", "recipe", "tables")
@@ -45,44 +47,45 @@ def _unmade(context: Context, split: str | None, plan: Plan) -> Iterator[Problem
     for work in _first_works(context, split, plan):
         try:
             made = producer(work)
+            problem = None if context.recipe.collate in COLLATES else _unlike(context, made, producer(work))
         except PlayheadError as error:
-            yield problem_of(error, place)
-        else:
-            yield from _made_twice(context, made, producer(work))
+            problem = problem_of(error, place)
+        if problem is not None:  # one is enough
+            yield problem
+            return
 
 
 def _function_places(context: Context) -> set[str]:
     return {"map", "collate", *(f"{source.leaf.path}.map" for source in context.sources)}
 
 
-def _made_twice(context: Context, first: Produced, second: Produced) -> Iterator[Problem]:
-    """A collate function of the user's that gives two batches for the same samples."""
-    if context.recipe.collate in ("pad", "list"):
-        return
+def _unlike(context: Context, first: Produced, second: Produced) -> Problem | None:
+    """What is wrong with a collate function that gave these two for the same samples."""
     maps_differ = any(row.differs for rows in context.rows.values() for row in rows)
     found = None if maps_differ else difference(first.payload, second.payload)
-    if found is not None:
-        yield Problem(
-            "collate",
-            "the collate function gives another batch when it is run on the same samples again",
-            found=found,
-            expected="a batch that depends on its samples alone",
-            fix="draw no random numbers in it; a map is given a generator of its own for each sample",
-        )
+    if found is None:
+        return None
+    return Problem(
+        "collate",
+        "the collate function gives another batch when it is run on the same samples again",
+        found=found,
+        expected="a batch that depends on its samples alone",
+        fix="draw no random numbers in it; a map is given a generator of its own for each sample",
+    )
 
 
 def _first_works(context: Context, split: str | None, plan: Plan) -> Iterator[Work]:
-    """The first micro-batch of each sub-stream, cut to a number of samples that takes no time."""
+    """The first micro-batches of each sub-stream, cut to a number of samples that takes no time."""
     units = tuple(leaves[0].unit for leaves in leaves_by_stream(context.recipe, split))
     maker = TaskMaker(plan, context.recipe, units, Identity(0, 1, "given"), None)
-    seen: set[int] = set()
+    wanted = dict.fromkeys(range(len(plan.streams)), _MICRO_BATCHES)
     for task in islice(maker.tasks(Position(plan.start(), 0, nothing_yet(plan)), 0), _MOST_TASKS):
         request = task.work.request
-        if request.stream not in seen:
-            seen.add(request.stream)
+        if wanted[request.stream]:
+            wanted[request.stream] -= 1
             picks = request.picks.take(np.arange(min(_MOST_SAMPLES, len(request.picks))))
             lengths = None if request.lengths is None else request.lengths[:_MOST_SAMPLES]
             first = msgspec.structs.replace(request, picks=picks, lengths=lengths)
             yield msgspec.structs.replace(task.work, request=first)
-        if len(seen) == len(plan.streams):
+        if not any(wanted.values()):
             return

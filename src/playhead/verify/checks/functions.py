@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from playhead.errors import PlayheadError, WorkerError
+from playhead.errors import PlayheadError
 from playhead.read.mapping import takes_generator
 from playhead.recipe.check_delivery import COLLATES
 from playhead.recipe.imports import resolve_function
@@ -43,8 +43,6 @@ def _resolved(recipe: Recipe) -> Iterator[tuple[str, str, Callable[..., Any] | P
             yield name, place, resolve_function(name, place)
         except PlayheadError as error:
             yield name, place, error
-        except SystemExit as error:
-            yield name, place, WorkerError(f"importing its module ends the process ({error})")
 
 
 @check("PH050", "error", "a function that the recipe names cannot be found or imported", "recipe")

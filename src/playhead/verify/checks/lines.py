@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import takewhile
 
 import yaml
@@ -15,17 +16,22 @@ def line_of(text: str, place: str) -> int | None:
 
     JSON is read as YAML, which it is for this purpose.
     """
-    try:
-        node = yaml.compose(text, yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError):
-        return None
-    line = None
+    node, line = _composed(text), None
     parts = [int(number) if number else name for number, name in _PART.findall(place)]
     while parts and node is not None:
         node, at, used = _inside(node, parts)
         line = at or line
         parts = parts[used:]
     return line
+
+
+@lru_cache(maxsize=1)  # every finding of a recipe asks for it
+def _composed(text: str) -> yaml.Node | None:
+    try:
+        found: yaml.Node | None = yaml.compose(text, yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        return None
+    return found
 
 
 def _inside(node: yaml.Node, parts: list[int | str]) -> tuple[yaml.Node | None, int | None, int]:

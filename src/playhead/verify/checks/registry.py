@@ -11,13 +11,14 @@ from playhead.verify.checks.context import Context
 from playhead.verify.checks.finding import Problem, Severity
 
 Need = Literal["recipe", "tables", "plan", "steps", "worlds", "state"]
+# In the order in which they are asked for, each with why it may be missing.
 NEEDS: dict[Need, str] = {
     "recipe": "the recipe cannot be used",
-    "tables": "no source is prepared",
-    "plan": "there is no plan",
     "steps": "needs --steps",
     "worlds": "needs --world",
     "state": "needs --state",
+    "tables": "no source is prepared",
+    "plan": "no plan: a source is not prepared, or refused",
 }
 _CODE = re.compile(r"PH\d{3}")
 

@@ -52,6 +52,7 @@ def check_recipe(
     `progress` is called with each check before it is made, and its number.
     """
     context = _context(Path(path).expanduser(), options or CheckOptions())
+    text = _text(context.path)
     found: list[Finding] = []
     not_checked: dict[str, str] = {}
     for number, check in enumerate(CHECKS):
@@ -61,13 +62,22 @@ def check_recipe(
         if reason is not None:
             not_checked[check.code] = reason
             continue
-        found += [_finding(check, problem, context.path) for problem in _problems(check, context)]
+        found += [_finding(check, problem, context.path, text) for problem in _problems(check, context)]
     ignored = [each for each in found if any(rule.covers(each.code, each.place) for rule in context.options.ignored)]
     findings = sorted(
-        (each for each in found if each not in ignored), key=lambda each: (SEVERITIES.index(each.severity), each.code)
+        (each for each in found if each not in ignored),
+        key=lambda each: (SEVERITIES.index(each.severity), each.code, each.line or 0),
     )
     checked = tuple(check.code for check in CHECKS if check.code not in not_checked)
     return CheckReport(context.path, tuple(findings), tuple(ignored), checked, not_checked)
+
+
+def _text(path: Path) -> str:
+    """The text of the recipe, for its lines; what is wrong with it is said when it is read as a recipe."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _context(path: Path, options: CheckOptions) -> Context:
@@ -82,7 +92,7 @@ def _context(path: Path, options: CheckOptions) -> Context:
 
 def _reason_against(check: Check, context: Context) -> str | None:
     """Why a check is not made; None where it can be."""
-    return next((NEEDS[need] for need in check.needs if not context.has(need)), None)
+    return next((why for need, why in NEEDS.items() if need in check.needs and not context.has(need)), None)
 
 
 def _problems(check: Check, context: Context) -> Iterator[Problem]:
@@ -102,12 +112,12 @@ def _problems(check: Check, context: Context) -> Iterator[Problem]:
         )
 
 
-def _finding(check: Check, problem: Problem, path: Path) -> Finding:
+def _finding(check: Check, problem: Problem, path: Path, text: str) -> Finding:
     return Finding(
         check.code,
         problem.severity or check.severity,
         problem.place,
-        _line(problem, path),
+        _line(problem, path, text),
         problem.problem,
         problem.found,
         problem.expected,
@@ -115,12 +125,7 @@ def _finding(check: Check, problem: Problem, path: Path) -> Finding:
     )
 
 
-def _line(problem: Problem, path: Path) -> int | None:
+def _line(problem: Problem, path: Path, text: str) -> int | None:
     """The line that a place is on, or that the problem itself names."""
     named = _LINE.search(problem.problem) if str(path) in problem.problem else None
-    if named is not None:
-        return int(named[1])
-    try:
-        return line_of(path.read_text(encoding="utf-8"), problem.place) if problem.place else None
-    except (OSError, UnicodeDecodeError):
-        return None
+    return int(named[1]) if named is not None else line_of(text, problem.place)
