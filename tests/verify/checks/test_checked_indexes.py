@@ -146,3 +146,20 @@ def test_an_order_that_decodes_blocks_again_and_again_is_found(tmp_path: Path) -
     assert finding.place == "sources[0].shuffle"
     assert finding.fix == "write `shuffle: shards` and `shuffle_unit: block`"
     assert found("PH015", written(tmp_path, {**chats, "shuffle": "shards", "shuffle_unit": "block"})) == []
+
+
+def test_a_changed_file_is_not_called_unreadable_too(tmp_path: Path) -> None:
+    path = sound(tmp_path)
+    with (tmp_path / "a.jsonl").open("a") as file:
+        file.write("\n")
+    assert [each.place for each in found("PH011", path)] == ["sources[0]"]
+    assert found("PH020", path) == []
+
+
+def test_many_unprepared_sources_are_one_finding(tmp_path: Path) -> None:
+    names = [f"s{i}" for i in range(9)]
+    path = written(tmp_path, *(source(tmp_path, name, rows(name, 3)) for name in names), ready=False)
+    finding = the_one("PH010", path)
+    assert finding.problem == "9 of 9 sources are not prepared"
+    assert finding.found == "s0, s1, s2, s3, s4, ..."
+    assert finding.fix == f"run `playhead prepare {path}`"

@@ -18,7 +18,7 @@ from playhead.plan.groups import padded_costs, total_lengths
 from playhead.plan.plan import Plan
 from playhead.plan.rules import BucketRule, PackRule, effective
 from playhead.plan.window import Window
-from playhead.recipe.tree import Leaf
+from playhead.recipe.tree import Leaf, branches
 from playhead.recipe.units import readable
 from playhead.types import IntArray
 from playhead.verify.checks.context import Context, MeasuredStream, PreparedSource
@@ -223,11 +223,23 @@ def small_windows(context: Context) -> Iterator[Problem]:
         if summary.num_windows == 1:
             continue
         if summary.steps_per_window < _FEWEST_STEPS or summary.whole_step_cost > _COSTLY_STEPS:
+            given = _given_window(context, stream)
             yield Problem(
-                "window_size",
-                f"the windows of {summary.name} are small for {summary.lanes} lanes",
+                given or stream.leaves[0].batching_path,
+                f"the windows of {summary.name} are small for {counted(summary.lanes, 'lane')}",
                 found=f"{summary.window_size:,} draws, {summary.steps_per_window:,.1f} steps; whole steps cost "
                 f"{summary.whole_step_cost:.1%} more micro-batches",
                 expected=f"{_FEWEST_STEPS} steps or more in a window, and less than {_COSTLY_STEPS:.0%} more",
-                fix="remove `window_size`, or raise it; with `shuffle: shards`, raise `shuffle_group`",
+                fix="remove `window_size`, or raise it"
+                if given
+                else "raise `shuffle_group`, which bounds the window, or add data; or use fewer lanes or buckets",
             )
+
+
+def _given_window(context: Context, stream: MeasuredStream) -> str | None:
+    """Where the recipe gives the window size of a sub-stream; None where it does not."""
+    found = branches(context.recipe)
+    branch = found[min(stream.number, len(found) - 1)]
+    if branch.window_size is None:
+        return None
+    return "window_size" if context.recipe.window_size is not None else f"{branch.root.path}.window_size"

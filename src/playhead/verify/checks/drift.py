@@ -60,6 +60,8 @@ def drifted_plan(context: Context) -> Iterator[Problem]:
         yield problem_of(found, "")
         return
     changed = plan_differences(saved, plan)
+    if len(changed) > 1:
+        changed.pop("window_size", None)  # it follows from the others
     words = [_in_words(name, *both) for name, both in changed.items()] or [_WORDS["lengths"]]
     yield Problem(
         next((name for name in _PLACES if name in changed), "sources"),

@@ -6,6 +6,7 @@ same of every source, so that equal ids meet.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ def _ids(sources: Sequence[PreparedSource]) -> list[_Ids]:
     for source, keys in known:
         if keys is None:
             continue
-        end = int(np.searchsorted(keys[:, 0], np.uint64(last), side="right"))
+        end = bisect_right(range(len(keys)), last, key=lambda i, keys=keys: int(keys[i, 0]))  # type: ignore[misc]
         hashes, rows = np.ascontiguousarray(keys[:end, 0]), keys[:end, 1].astype(np.int64)
         bitmap = source.table.selection.bitmap
         if bitmap is not None:

@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from playhead.errors import PlayheadError
+from playhead.errors import NotPreparedError, PlayheadError
 from playhead.formats.contract import WithSidecars
 from playhead.formats.rows import Shard
 from playhead.formats.schema import Track
 from playhead.formats.sidecar import offsets_in, sidecar_path
-from playhead.index.integrity import damaged_arrays
+from playhead.index.integrity import LARGE_BYTES, damaged_arrays
 from playhead.index.opened import Index
 from playhead.index.selection import selection_damage
 from playhead.store import Files, compression_of, is_url, open_file
 from playhead.verify.checks.context import Context, PreparedSource
 from playhead.verify.checks.finding import Problem, problem_of
 from playhead.verify.checks.registry import check
+from playhead.verify.checks.wording import listed
 
 _MOST_STAMPS = 20_000  # of local files, a call of the system each
 _MOST_REQUESTS = 64  # of remote or compressed files, a request or more each
 _MOST_OFFSETS = 1 << 20
+_MOST_BYTES = 2 << 30  # of arrays in all; digests of more take too long
+_MOST_NAMED = 4  # sources one by one; of a recipe that is not prepared at all, one finding is enough
 _PREPARE = "run `playhead prepare` on the recipe"
 
 
 @check("PH010", "error", "a source is not prepared, or its index is older than the recipe", "recipe")
 def unprepared(context: Context) -> Iterator[Problem]:
+    missing = [source for source in context.sources if isinstance(source.problem, NotPreparedError)]
+    if len(missing) > _MOST_NAMED:
+        yield Problem(
+            missing[0].leaf.path,
+            f"{len(missing):,} of {len(context.sources):,} sources are not prepared",
+            found=listed(source.name for source in missing),
+            fix=f"run `playhead prepare {context.path}`",
+        )
     for source in context.sources:
-        if source.problem is not None:
+        if source.problem is not None and (len(missing) <= _MOST_NAMED or source not in missing):
             found = problem_of(source.problem, source.leaf.path)
             fix = found.fix.replace("<recipe>", str(context.path)) if found.fix else _PREPARE
-            yield Problem(found.place, found.problem, found.found, found.expected, fix)
+            yield replace(found, fix=fix)
 
 
 @check("PH011", "error", "files of a source are missing, or changed since they were indexed", "recipe")
@@ -50,11 +62,10 @@ def _changes(name: str, place: str, shards: list[Shard], index: Index, files: Fi
     """New, vanished and changed files of a source, with one of each named."""
     now = dict.fromkeys(path for shard in shards for _, path in shard.files)
     known = index.stamps
-    changed = [path for path in _examined(path for path in now if path in known) if not _unchanged(path, index, files)]
     for what, paths in (
         ("are new since it was indexed", [path for path in now if path not in known]),
         ("were indexed and are not there any more", [path for path in known if path not in now]),
-        ("changed since they were indexed", changed),
+        ("changed since they were indexed", _changed((path for path in now if path in known), index, files)),
     ):
         if paths:
             yield Problem(
@@ -66,12 +77,14 @@ def _changes(name: str, place: str, shards: list[Shard], index: Index, files: Fi
             )
 
 
-def _examined(paths: Iterable[str]) -> list[str]:
-    """The files to ask for their size and mark: all that are cheap to ask, and a few of the others."""
-    found = list(paths)
-    cheap = [path for path in found if not is_url(path) and compression_of(path) is None]
-    dear = [path for path in found if is_url(path) or compression_of(path) is not None]
-    return [*cheap[:_MOST_STAMPS], *dear[:: max(1, len(dear) // _MOST_REQUESTS)]]
+def _changed(paths: Iterable[str], index: Index, files: Files) -> list[str]:
+    """The files whose size or mark is another: of all that are cheap to ask for it, and of a few of the others."""
+    cheap: list[str] = []
+    dear: list[str] = []
+    for path in paths:
+        (dear if is_url(path) or compression_of(path) is not None else cheap).append(path)
+    asked = [*cheap[:_MOST_STAMPS], *dear[:: max(1, len(dear) // _MOST_REQUESTS)]]
+    return [path for path in asked if not _unchanged(path, index, files)]
 
 
 def _unchanged(path: str, index: Index, files: Files) -> bool:
@@ -83,11 +96,11 @@ def _unchanged(path: str, index: Index, files: Files) -> bool:
 
 @check("PH012", "error", "an index is not what was written: digests, counts or sentinels differ", "recipe", "tables")
 def damaged_indexes(context: Context) -> Iterator[Problem]:
+    num_bytes = 0
     for source in context.prepared:
         index = source.table.index
-        names = damaged_arrays(index.directory, index.meta.digests, everything=False)
-        names += selection_damage(source.layout, everything=False)
-        wrong = [f"{name} has other bytes" for name in names] or list(_wrong_numbers(source))
+        num_bytes += sum(min(array.nbytes, LARGE_BYTES) for array in index.arrays.values())
+        wrong = [*(_other_bytes(source) if num_bytes < _MOST_BYTES else ()), *_wrong_numbers(source)]
         if wrong:
             yield Problem(
                 source.leaf.path,
@@ -96,6 +109,13 @@ def damaged_indexes(context: Context) -> Iterator[Problem]:
                 expected="what `playhead prepare` wrote",
                 fix="run `playhead prepare --verify` on the recipe, which makes it again; then check the disk",
             )
+
+
+def _other_bytes(source: PreparedSource) -> list[str]:
+    """Arrays whose bytes do not have the digest they were written with."""
+    index = source.table.index
+    names = damaged_arrays(index.directory, index.meta.digests, everything=False)
+    return [f"{name} has other bytes" for name in (*names, *selection_damage(source.layout, everything=False))]
 
 
 def _wrong_numbers(source: PreparedSource) -> Iterator[str]:

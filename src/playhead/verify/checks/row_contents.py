@@ -26,7 +26,7 @@ def unreadable_rows(context: Context) -> Iterator[Problem]:
     severity: Severity = "warning" if context.recipe.on_error == "substitute" else "error"
     for source in context.prepared:
         facts = context.rows[source.leaf.path]
-        bad = [(row, row.problem) for row in facts if row.problem is not None]
+        bad = [(row, row.problem) for row in facts if row.problem is not None and not row.changed]
         if bad:
             yield _about_rows(source, bad, len(facts), "cannot be made into samples", severity)
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from playhead.errors import PlayheadError, SampleError
+from playhead.errors import PlayheadError, SampleError, StoreError
 from playhead.formats.lengths import MISSING
 from playhead.formats.rows import Fetch, Sample
 from playhead.formats.tokens import field_of, text_pieces
@@ -41,7 +41,8 @@ Tables = Mapping[str, tuple[Leaf, Table]]
 class RowFacts:
     """A row of a source, and where it is.
 
-    `problem` is why it cannot be read, decoded or mapped; `mismatch` how its length differs from the index, and
+    `problem` is why it cannot be read, decoded or mapped, `changed` whether its files are others than when they were
+    indexed; `mismatch` how its length differs from the index, and
     `enforced` whether a loader would refuse that. `rates` are those of its audio by field, `texts` says of fields of
     text whether they hold any. `differs` is what a second run of the map gave differently, `drawn_from` are the global
     random generators that the map used.
@@ -50,6 +51,7 @@ class RowFacts:
     row: int
     place: str
     problem: PlayheadError | None = None
+    changed: bool = False
     mismatch: PlayheadError | None = None
     enforced: bool = True
     rates: Mapping[str, int] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class _Sampler:
         except LengthError as error:
             return replace(found, mismatch=error)
         except PlayheadError as error:
-            return replace(found, problem=error)
+            return replace(found, problem=error, changed=isinstance(error, StoreError) and self._changed(row))
         except Exception as error:  # noqa: BLE001 - a reader of another package may raise anything
             return replace(found, problem=SampleError(f"reading the row raised {type(error).__name__}: {error}"))
         return replace(found, mismatch=mismatch, enforced=mismatch is None)
@@ -135,6 +137,17 @@ class _Sampler:
         if made.problem is not None:
             raise made.problem
         return made.samples[0], None if made.counted is None else made.counted[0]
+
+    def _changed(self, row: int) -> bool:
+        """Whether a file that holds the row is another than when it was indexed."""
+        (shard,) = self._table.where(row).shards
+        for _, path in shard.files:
+            try:
+                if self._fetch.files.stamp(path) != self._fetch.stamps[path]:
+                    return True
+            except PlayheadError:
+                return True
+        return False
 
     def _generator(self, row: int) -> SampleGenerator:
         return SampleGenerator(self._key, 0, row)

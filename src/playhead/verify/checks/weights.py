@@ -72,9 +72,10 @@ def repeated_sources(context: Context) -> Iterator[Problem]:
     for drawn in _drawn(context):
         epochs = drawn.draws / drawn.num_rows
         if epochs > _MOST_EPOCHS:
+            times = f"{epochs:,.1f}" if epochs < 100 else f"{epochs:,.0f}"
             yield Problem(
                 _weight_of(drawn.leaf),
-                f'"{drawn.leaf.source.name}" is seen {epochs:,.1f} times within the planned steps',
+                f'"{drawn.leaf.source.name}" is seen {times} times within the planned steps',
                 found=f"{drawn.draws:,} draws of {drawn.num_rows:,} rows in {context.options.steps:,} steps",
                 expected=f"{_MOST_EPOCHS:g} times at most: repeating more often teaches little",
                 fix="lower its weight, add data, or plan fewer steps",
