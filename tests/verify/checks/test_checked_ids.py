@@ -46,7 +46,7 @@ def test_files_that_two_sources_share_are_found_without_ids(tmp_path: Path) -> N
     a = source(tmp_path, "a", rows("a", 30))
     del a["ids"]
     finding = the_one("PH028", written(tmp_path, a, {**a, "name": "b"}))
-    assert finding.problem == '"b" and "a" share files'
+    assert finding.problem == '"b" and "a" share rows of a file'
     assert finding.found == str(tmp_path / "a.jsonl")
 
 
@@ -75,3 +75,15 @@ def test_of_very_many_ids_equal_ones_still_meet(tmp_path: Path, monkeypatch: pyt
     path = written(tmp_path, source(tmp_path, "a", rows("a", 300)), source(tmp_path, "b", rows("a", 300)))
     finding = the_one("PH028", path)
     assert 30 < int(finding.found.split()[0]) < 120
+
+
+def test_one_file_may_be_two_sources_of_other_rows(tmp_path: Path) -> None:
+    a = source(tmp_path, "a", rows("a", 30))
+    del a["ids"]
+    short, long = {**a, "keep": {"n": [0, 20]}}, {**a, "name": "b", "keep": {"n": [21, None]}}
+    assert found("PH028", written(tmp_path, short, long)) == []
+    long["keep"] = {"n": [15, None]}
+    assert the_one("PH028", written(tmp_path, short, long)).found == str(tmp_path / "a.jsonl")
+    dev = {**a, "name": "dev", "keep": {"n": [21, None]}}
+    evaluation = {"dev": {"sources": [dev], "batching": {"type": "fixed", "size": 2}}}
+    assert found("PH029", written(tmp_path, short, evaluation=evaluation)) == []

@@ -83,21 +83,15 @@ def repeated_ids(context: Context) -> Iterator[Problem]:
         )
 
 
-@check("PH028", "warning", "two sources share files or ids", "recipe", "tables")
+@check("PH028", "warning", "two sources share rows: the same files, or the same ids", "recipe", "tables")
 def shared_rows(context: Context) -> Iterator[Problem]:
-    owners: dict[str, PreparedSource] = {}
-    told: set[tuple[str, str]] = set()
-    for source in context.trained:
-        for path in _paths(context, source):
-            owner = owners.setdefault(path, source)
-            if owner is not source and (owner.name, source.name) not in told:
-                told.add((owner.name, source.name))
-                yield _twice(source, f'"{source.name}" and "{owner.name}" share files', path)
-    yield from (
-        _twice(second.source, f'"{second.source.name}" and "{first.source.name}" share ids', found)
-        for first, second, found in _overlaps(_ids(context.trained), None)
-        if (first.source.name, second.source.name) not in told
-    )
+    told = set()
+    for first, second, path in _sharing_files(context, context.trained, context.trained):
+        told.add((first.name, second.name))
+        yield _twice(second, f'"{second.name}" and "{first.name}" share rows of a file', path)
+    for ids, others, found in _overlaps(_ids(context.trained), None):
+        if (ids.source.name, others.source.name) not in told:
+            yield _twice(others.source, f'"{others.source.name}" and "{ids.source.name}" share ids', found)
 
 
 def _twice(source: PreparedSource, problem: str, found: str) -> Problem:
@@ -108,15 +102,13 @@ def _twice(source: PreparedSource, problem: str, found: str) -> Problem:
 @check("PH029", "error", "rows of an evaluation set are also trained on", "recipe", "tables")
 def trained_evaluation(context: Context) -> Iterator[Problem]:
     evaluated = [source for source in context.prepared if source.leaf.evaluation is not None]
-    trained = {path: source for source in context.trained for path in _paths(context, source)}
-    shared: set[str] = set()
-    for source in evaluated:
-        path = next((path for path in _paths(context, source) if path in trained), None)
-        if path is not None:
-            shared.add(source.name)
-            yield _leak(source, trained[path], path)
-    others = [source for source in evaluated if source.name not in shared]
-    for first, second, found in _overlaps(_ids([*context.trained, *others]), {source.name for source in others}):
+    told = set()
+    for trained, source, path in _sharing_files(context, context.trained, evaluated):
+        told.add(source.leaf.path)
+        yield _leak(source, trained, path)
+    others = [source for source in evaluated if source.leaf.path not in told]
+    places = {source.leaf.path for source in others}
+    for first, second, found in _overlaps(_ids([*context.trained, *others]), places):
         yield _leak(second.source, first.source, found)
 
 
@@ -131,7 +123,7 @@ def _leak(source: PreparedSource, trained: PreparedSource, found: str) -> Proble
 
 
 def _overlaps(found: list[_Ids], evaluated: set[str] | None) -> Iterator[tuple[_Ids, _Ids, str]]:
-    """Pairs of sources that share ids: of training sources, or (`evaluated`) of a training and an evaluation one."""
+    """Pairs of sources that share ids: any two, or one that is trained on and one at the places `evaluated`."""
     if len(found) < 2:
         return
     hashes = np.concatenate([ids.hashes for ids in found])
@@ -144,10 +136,43 @@ def _overlaps(found: list[_Ids], evaluated: set[str] | None) -> Iterator[tuple[_
     )
     for pair, at, count in zip(pairs.tolist(), alike[firsts].tolist(), counts.tolist(), strict=True):
         first, second = found[pair // len(found)], found[pair % len(found)]
-        wanted = evaluated is None or (second.source.name in evaluated and first.source.name not in evaluated)
-        if wanted:
+        if evaluated is None or (second.source.leaf.path in evaluated and first.source.leaf.path not in evaluated):
             places = [ids.described(int(np.searchsorted(ids.hashes, hashes[at]))) for ids in (first, second)]
             yield first, second, f"{count:,} ids: {' and '.join(places)}"
+
+
+def _sharing_files(
+    context: Context, firsts: Sequence[PreparedSource], seconds: Sequence[PreparedSource]
+) -> Iterator[tuple[PreparedSource, PreparedSource, str]]:
+    """Pairs of sources, the first before the second in the recipe, that keep the same rows of a file, and that file."""
+    owners: dict[str, list[PreparedSource]] = {}
+    for source in firsts:
+        for path in _paths(context, source):
+            owners.setdefault(path, []).append(source)
+    seen = set()
+    for second in seconds:
+        for path in _paths(context, second):
+            for first in owners.get(path, ()):
+                pair = first.leaf.path, second.leaf.path
+                if pair in seen or (second in firsts and firsts.index(first) >= firsts.index(second)):
+                    continue
+                seen.add(pair)
+                if _keep_the_same(first, second):
+                    yield first, second, path
+
+
+def _keep_the_same(first: PreparedSource, second: PreparedSource) -> bool:
+    """Whether two sources over the same files keep a row of both; of other files, whether their rules are the same.
+
+    One file may well be two sources, each with other rows of it.
+    """
+    indexes = [source.table.index.meta.shards for source in (first, second)]
+    if [shard.files for shard in indexes[0]] != [shard.files for shard in indexes[1]]:
+        rules = [(source.leaf.source.keep, source.leaf.source.drop_rows) for source in (first, second)]
+        return rules[0] == rules[1]
+    bitmaps = [source.table.selection.bitmap for source in (first, second)]
+    kept = [bitmap for bitmap in bitmaps if bitmap is not None]
+    return len(kept) < 2 or bool((kept[0] & kept[1]).any())
 
 
 def _paths(context: Context, source: PreparedSource) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from playhead.errors import PlayheadError
 from playhead.read.length import is_compared
 from playhead.read.recount import recount_of
-from playhead.recipe.tree import Leaf, branches
+from playhead.recipe.tree import Leaf, branches, evaluation_branch
 from playhead.recipe.units import readable
 from playhead.recipe.values import Fixed, Pack, Recipe
 from playhead.verify.checks.context import Context, PreparedSource
@@ -46,7 +46,8 @@ def _about_rows(
     source: PreparedSource, bad: list[tuple[RowFacts, PlayheadError]], count: int, what: str, severity: Severity
 ) -> Problem:
     row, error = bad[0]
-    found = f"row {row.row:,} ({row.place}): {error.problem}" + (f"; {error.found}" if error.found else "")
+    place = "" if row.place in error.problem else f" ({row.place})"
+    found = f"row {row.row:,}{place}: {error.problem}" + (f"; {error.found}" if error.found else "")
     text = f'rows of "{source.name}" {what}: {len(bad):,} of the {count:,} that were read'
     return Problem(source.leaf.path, text, found, error.expected, error.fix, severity)
 
@@ -114,7 +115,8 @@ def empty_texts(context: Context) -> Iterator[Problem]:
 
 @check("PH025", "warning", "sample rates are mixed without resampling, or are not `sequence_rate`", "recipe", "tables")
 def mixed_rates(context: Context) -> Iterator[Problem]:
-    for branch in branches(context.recipe):
+    evaluation = [evaluation_branch(context.recipe, split) for split in context.recipe.evaluation]
+    for branch in (*branches(context.recipe), *evaluation):
         rates: dict[int, tuple[Leaf, RowFacts]] = {}
         for leaf in branch.leaves():
             for row in context.rows.get(leaf.path, ()):
