@@ -143,3 +143,18 @@ def test_a_terminal_shows_progress_and_long_lines_are_folded_below_themselves(fo
     assert "PH0" in text.split("code   severity")[0]  # the bar named a check
     table = text[text.index("code   severity") :].splitlines()
     assert all(len(line) <= 70 for line in table if not line.startswith("not checked"))
+
+
+def test_of_many_findings_alike_the_first_are_shown(folder: Path) -> None:
+    names = [f"s{i:02}" for i in range(12)]
+    for name in names:
+        write_jsonl(folder / f"{name}.jsonl", [{"id": f"{name}-{i % 3}", "n": 1, "tokens": [1]} for i in range(6)])
+    sources = [{"name": name, "path": f"{name}.jsonl", "length": "n", "ids": "id"} for name in names]
+    recipe = {"seed": 1, "lanes": 4, "batching": {"type": "fixed", "size": 2}, "sources": sources}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    assert playhead(folder, "prepare", "recipe.yaml").returncode == 0
+    done = playhead(folder, "check", "recipe.yaml")
+    assert done.stdout.count("ids occur more than once") == 8
+    assert "PH027  warning        and 4 more findings like these; --json lists all\n" in done.stdout
+    found = strict_json(playhead(folder, "check", "recipe.yaml", "--json").stdout)
+    assert sum(each["code"] == "PH027" for each in found["findings"]) == 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import groupby
 
 import typer
 from rich.console import Console
@@ -12,13 +13,14 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from playhead.cli.screen import console, count, print_json
-from playhead.verify.checks import CHECKS, CheckReport, Severity
+from playhead.verify.checks import CHECKS, CheckReport, Finding, Severity
 from playhead.verify.checks.registry import Check
 
 _COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "note": "cyan"}
 _CODE, _SEVERITY = 7, 9  # widths of columns
 _INDENT = _CODE + _SEVERITY + 6
 _NARROWEST = 20
+_MOST_ALIKE = 8
 _ANNOTATIONS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
@@ -41,16 +43,27 @@ def print_findings(report: CheckReport) -> None:
     screen = console()
     if report.findings:
         screen.print(Text(f"{'code':<{_CODE}}{'severity':<{_SEVERITY}}{'line':>4}  finding", "dim"))
-    for finding in report.findings:
-        head = Text(f"{finding.code:<{_CODE}}")
-        head.append(f"{finding.severity:<{_SEVERITY}}", _COLOURS[finding.severity])
-        head.append(f"{finding.line or '':>4}  ")
-        _print_wrapped(screen, head, Text(finding.problem, "bold"))
-        details = (("at", finding.place), ("found", finding.found), ("expected", finding.expected))
-        for label, part in (*details, ("to fix", finding.fix)):
-            if part:
-                _print_wrapped(screen, Text.assemble((f"{'':<{_INDENT}}{label:<10}", "dim")), Text(part))
+    for (code, severity), alike in groupby(report.findings, key=lambda finding: (finding.code, finding.severity)):
+        found = list(alike)
+        for finding in found[:_MOST_ALIKE]:
+            _print_finding(screen, finding)
+        if len(found) > _MOST_ALIKE:
+            more = f"and {count(len(found) - _MOST_ALIKE, 'more finding')} like these; --json lists all"
+            screen.print(
+                Text.assemble(f"{code:<{_CODE}}", (f"{severity:<{_SEVERITY}}", _COLOURS[severity]), f"      {more}")
+            )
     _print_summary(screen, report)
+
+
+def _print_finding(screen: Console, finding: Finding) -> None:
+    head = Text(f"{finding.code:<{_CODE}}")
+    head.append(f"{finding.severity:<{_SEVERITY}}", _COLOURS[finding.severity])
+    head.append(f"{finding.line or '':>4}  ")
+    _print_wrapped(screen, head, Text(finding.problem, "bold"))
+    details = (("at", finding.place), ("found", finding.found), ("expected", finding.expected), ("to fix", finding.fix))
+    for label, part in details:
+        if part:
+            _print_wrapped(screen, Text.assemble((f"{'':<{_INDENT}}{label:<10}", "dim")), Text(part))
 
 
 def _print_wrapped(screen: Console, head: Text, body: Text) -> None:
