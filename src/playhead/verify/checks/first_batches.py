@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from itertools import islice
 
@@ -24,6 +25,7 @@ from playhead.verify.checks.registry import check
 
 _MICRO_BATCHES = 4
 _MOST_SAMPLES = 64
+_ROWS_CHARACTERS = 200
 _MOST_TASKS = 4096  # looked through for those of each sub-stream: a rare one may come late
 
 
@@ -49,10 +51,20 @@ def _unmade(context: Context, split: str | None, plan: Plan) -> Iterator[Problem
             made = producer(work)
             problem = None if context.recipe.collate in COLLATES else _unlike(context, made, producer(work))
         except PlayheadError as error:
-            problem = problem_of(error, place)
+            problem = _uncollated(error, place)
         if problem is not None:  # one is enough
             yield problem
             return
+
+
+def _uncollated(error: PlayheadError, place: str) -> Problem:
+    """The error, with the rows of the micro-batch after the problem: they may be many."""
+    batch, _, what = error.problem.partition("): ")
+    if not what:
+        return problem_of(error, place)
+    rows = textwrap.shorten(batch.partition("(")[2], _ROWS_CHARACTERS, placeholder=" ...")
+    found = "; ".join(filter(None, (error.found, rows)))
+    return Problem(place, f"samples cannot be put into a batch: {what}", found, error.expected, error.fix)
 
 
 def _function_places(context: Context) -> set[str]:
