@@ -55,7 +55,7 @@ def test_a_signal_ends_it_with_one_message(tmp_path: Path, seconds: float, name:
     else:
         process.send_signal(number)
     output, errors = process.communicate(timeout=240)
-    assert (output, errors) == ("", f"PrepareError: stopped by {number.name}\n  to fix    run it again to go on\n")
+    assert (output, errors) == ("", f"PrepareError: stopped by {number.name}\n  to fix    run it again to resume\n")
     assert process.returncode == 128 + number
     while living(process.pid):
         time.sleep(0.01)

@@ -206,9 +206,9 @@ def test_an_error_in_mid_run_still_saves_where_delivery_stood(folder: Path, tmp_
 
 
 BAD_STATES = {
-    "cut short": (lambda good: good[: len(good) // 2], "this is not JSON, or only a part of it"),
-    "empty": (lambda _: b"", "this is not JSON, or only a part of it"),
-    "no text": (lambda _: b"\xff\xfe\x00", "this is not JSON, or only a part of it"),
+    "cut short": (lambda good: good[: len(good) // 2], "not valid JSON, or truncated"),
+    "empty": (lambda _: b"", "not valid JSON, or truncated"),
+    "no text": (lambda _: b"\xff\xfe\x00", "not valid JSON, or truncated"),
     "something else": (lambda _: b'{"model": 1}', "this is not a state of Playhead"),
     "edited": (lambda good: good.replace(b'"lanes_done": 0', b'"lanes_done": 2'), "its checksum does not match"),
     "another version": (lambda good: good.replace(b'"version": 2', b'"version": 99'), "another version of Playhead"),

@@ -204,7 +204,7 @@ def test_a_kept_partial_sample_is_counted_in_single_precision() -> None:
 
 def test_a_blend_that_asks_more_than_a_dataset_can_give_leaves_nothing(pair, tmp_path: Path) -> None:
     job = job_over(blends=(Blend(pair, (0.1, 0.9)), None, None), sizes=(900, 0, 0), surplus=-0.6)
-    with pytest.raises(DataError, match="asks more than it can give") as caught:
+    with pytest.raises(DataError, match="needs more samples than were built") as caught:
         build_ours(job, tmp_path / "ours")
     assert "--mid-level-dataset-surplus" in str(caught.value)
     assert not [name for name in files_of(tmp_path / "ours") if "Blended" in name or name.endswith(".tmp")]

@@ -38,7 +38,7 @@ BAD = {
     "no range": (augmented({**GAIN, "decibels": 3}), "augment[0].decibels: is not what is expected"),
     "a range that is empty": (augmented({**GAIN, "decibels": [6, -6]}), "augment[0].decibels: the range is empty"),
     "too loud": (augmented({**GAIN, "decibels": [0, 500]}), "augment[0].decibels: is beyond what audio"),
-    "no factors": (augmented({**SPEED, "factors": []}), "augment[0].factors: there are none"),
+    "no factors": (augmented({**SPEED, "factors": []}), "augment[0].factors: is empty"),
     "a factor of nothing": (augmented({**SPEED, "factors": [1, 0]}), "augment[0].factors[1]: is not what is expected"),
     "a factor far too fast": (augmented({**SPEED, "factors": [50]}), "augment[0].factors[0]: is not a factor of speed"),
     "no seconds": (augmented({**CROP, "seconds": 0}), "augment[0].seconds: is not what is expected"),

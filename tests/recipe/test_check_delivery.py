@@ -74,7 +74,7 @@ BAD = {
     "a map that names no function": (recipe(map="crop"), "map: this does not name a function"),
     "a source's map that names no function": (recipe(source(map="a/b:c")), "sources[0].map: this does not"),
     "a collate that is not known": (recipe(collate="padd"), "collate: this does not name a function"),
-    "no fields": (recipe(fields=[]), "fields: there are none"),
+    "no fields": (recipe(fields=[]), "fields: is empty"),
     "packs padded to a number": (recipe(batching=PACK, pad_to=64), "pad_to: 64: packs are filled up to their own"),
     "fixed batches padded to a bucket": (recipe(pad_to="bucket"), "pad_to: bucket: there is nothing to pad to"),
     "budgets padded to a bucket": (recipe(batching=BUDGET, pad_to="bucket"), "pad_to: bucket: there is nothing"),

@@ -1,4 +1,4 @@
-"""The commands put together, and what becomes of their errors.
+"""The commands put together, and how their errors are printed.
 
 Exit codes: 0 done; 1 a problem in the user's data or recipe; 2 wrong usage; 130 interrupted.
 """
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from playhead.cli import check, curate, demo, megatron, plan, prepare, run, schema
+from playhead.cli import check, curate, demo, megatron, plan, prepare, run, schema, simulate
 from playhead.cli.report import print_error
 from playhead.errors import PlayheadError
 
@@ -29,6 +29,7 @@ app.command("prepare")(prepare.prepare)
 app.command("plan")(plan.plan)
 app.command("check")(check.check)
 app.command("run")(run.run)
+app.command("simulate")(simulate.simulate)
 app.command("schema")(schema.schema)
 app.add_typer(curate.app)
 app.add_typer(megatron.app)

@@ -85,7 +85,7 @@ class Meter:
         return None if self._first is None else self._first[0] - self._begin
 
     def mean(self) -> Rates:
-        """The rates since the first batch, which took what it took; over everything where it was the only one."""
+        """The rates since the first batch; over everything where it was the only one."""
         since, before = self._first or self._marks[0]
         if self._batches < 2:
             since, before = self._begin, Counts(length=dict.fromkeys(self._units, 0))

@@ -45,7 +45,7 @@ class RunSummary:
 
 
 def live_view(last: Batch | None, meter: Meter, totals: dict[str, Totals] | None, unit_of: UnitOf) -> Group:
-    """What a terminal shows while batches come; without the sources where their totals are not at hand."""
+    """What a terminal shows while batches come; without the sources where their totals are not available."""
     if last is None:
         return Group(Text("waiting for the first batch"))
     line = Text.assemble((f"step {last.step:,}", "bold"), f"  {_rates_text(meter.recent())}")

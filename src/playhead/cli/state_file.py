@@ -39,7 +39,7 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise StateError(
-            f"{path}: this is not JSON, or only a part of it",
+            f"{path}: not valid JSON, or truncated",
             found=f"{path.stat().st_size:,} bytes; {error}",
             expected="a state that `playhead run --state` or `state_dict()` gave, whole",
             fix="use an older copy, or remove the file to start again from step 0",

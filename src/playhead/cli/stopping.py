@@ -69,5 +69,5 @@ def ending_cleanly(*, as_json: bool) -> Iterator[None]:
         with stoppable():
             yield
     except Stopped as stopped:
-        print_error(PrepareError(f"stopped by {stopped.name}", fix="run it again to go on"), as_json=as_json)
+        print_error(PrepareError(f"stopped by {stopped.name}", fix="run it again to resume"), as_json=as_json)
         raise typer.Exit(stopped.exit_code) from None

@@ -17,7 +17,7 @@ _LAUNCHERS = (
 
 
 class Identity(NamedTuple):
-    """A rank, the number of ranks, and who said so."""
+    """A rank, the number of ranks, and where they were found."""
 
     rank: int
     world_size: int

@@ -119,7 +119,7 @@ def _data(flags: Flags) -> tuple[MegatronBlend | None, MegatronBlends | None]:
     given = [way for way, used in ways.items() if used]
     if len(given) != 1:
         raise RecipeError(
-            "where the data is: not said" if not given else "where the data is: said more than once",
+            "no option says where the data is" if not given else "more than one option says where the data is",
             found=" and ".join(given) or None,
             expected="exactly one of " + "; ".join(ways),
         )

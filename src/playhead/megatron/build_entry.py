@@ -99,7 +99,7 @@ def _check_drawn(entry: BlendEntry, drawn: Array) -> None:
     for member, count in zip(entry.members, drawn.tolist(), strict=True):
         if count > member.num_samples:
             raise DataError(
-                f"{member.prefix}: the {entry.split} blend asks more than it can give",
+                f"{member.prefix}: the {entry.split} blend needs more samples than were built",
                 found=f"{count:,} samples asked",
                 expected=f"at most {member.num_samples:,}, which is what was built for it",
                 fix="raise --mid-level-dataset-surplus, for example tenfold, here and in the training job",

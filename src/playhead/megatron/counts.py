@@ -35,7 +35,7 @@ def count_samples(flags: Flags) -> SampleCounts:
         batch = micro * parallel
     samples, iters = flags.at_least("train-samples", 1), flags.at_least("train-iters", 1)
     if (samples is None) == (iters is None):
-        raise RecipeError("how long the job trains is not known", expected="either --train-samples or --train-iters")
+        raise RecipeError("the length of the training is missing", expected="either --train-samples or --train-iters")
     if iters is None:
         assert samples is not None
         iters = _train_iters(flags, samples, batch, (micro or 1) * parallel)

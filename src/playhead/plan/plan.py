@@ -161,7 +161,7 @@ class Plan:
         return Cursor(step, (Place(window, inside),), 0, None)
 
     def _settled(self, cursor: Cursor) -> tuple[Cursor, tuple[Part, ...]] | None:
-        """The cursor moved to where a step really is, and who has its lanes; None at the end."""
+        """The cursor moved to where a step really is, and which sub-stream has its lanes; None at the end."""
         number = self.round_of(cursor)
         ends = [round_end(stream, number) for stream in self.streams]
         places = tuple(self._with_step(i, place, ends[i]) for i, place in enumerate(cursor.places))

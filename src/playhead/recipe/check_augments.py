@@ -87,7 +87,7 @@ def _check_noise(augment: Noise, where: str, recipe: Recipe) -> None:
 
 def _check_factors(factors: list[float], where: str) -> None:
     if not factors:
-        raise RecipeError(f"{where}: there are none", fix="for example `factors: [0.9, 1.0, 1.1]`")
+        raise RecipeError(f"{where}: is empty", fix="for example `factors: [0.9, 1.0, 1.1]`")
     for i, factor in enumerate(factors):
         if not SLOWEST <= factor <= FASTEST:
             raise RecipeError(

@@ -31,7 +31,7 @@ def _check_bucket(batching: Bucket, path: str) -> None:
     _exactly_one(path, "size", batching.size, "budget", batching.budget)
     if batching.quadratic is not None and batching.budget is None:
         raise RecipeError(
-            f"{path}.quadratic: needs a budget, and there is none",
+            f"{path}.quadratic: needs `budget`",
             fix="remove it, or give `budget` instead of `size`",
         )
     if isinstance(batching.num, int) and batching.num < 1:
@@ -64,7 +64,7 @@ def _exactly_one(path: str, one: str, first: object, other: str, second: object)
 
 def _check_edges(edges: list[float | tuple[float, float]], path: str) -> None:
     if not edges:
-        raise RecipeError(f"{path}: there are none", expected="the upper edge of each bucket")
+        raise RecipeError(f"{path}: is empty", expected="the upper edge of each bucket")
     pairs = [edge if isinstance(edge, tuple) else (edge,) for edge in edges]
     if len({len(pair) for pair in pairs}) > 1:
         raise RecipeError(f"{path}: mixes numbers and pairs", expected="a number for each bucket, or a pair for each")

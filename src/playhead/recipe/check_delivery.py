@@ -21,7 +21,7 @@ def check_delivery(recipe: Recipe) -> None:
     if recipe.collate not in COLLATES:
         check_function_name(recipe.collate, "collate")
     if recipe.fields is not None and not recipe.fields:
-        raise RecipeError("fields: there are none", fix="name those to deliver, or remove the line for all of them")
+        raise RecipeError("fields: is empty", fix="name those to deliver, or remove the line for all of them")
     if isinstance(recipe.media, MediaOptions):
         for i, prefix in enumerate(recipe.media.allow):
             _check_allowed(prefix, f"media.allow[{i}]")
