@@ -26,6 +26,7 @@ def test_every_check_has_a_code_of_its_own_and_there_are_enough() -> None:
 def test_the_page_names_every_check_as_it_is() -> None:
     table = re.findall(r"^\| (PH\d{3}) \| (\w+) \| (.+?) \|", DOCS.read_text(), re.MULTILINE)
     assert table == [(check.code, check.severity, check.title) for check in CHECKS]
+    assert f"[{len(CHECKS)} checks](docs/check.md)" in (DOCS.parent.parent / "README.md").read_text()
 
 
 def test_every_check_is_tested() -> None:

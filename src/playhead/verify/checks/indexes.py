@@ -80,10 +80,10 @@ def _changes(name: str, place: str, shards: list[Shard], index: Index, files: Fi
 def _changed(paths: Iterable[str], index: Index, files: Files) -> list[str]:
     """The files whose size or mark is another: of all that are cheap to ask for it, and of a few of the others."""
     cheap: list[str] = []
-    dear: list[str] = []
+    costly: list[str] = []
     for path in paths:
-        (dear if is_url(path) or compression_of(path) is not None else cheap).append(path)
-    asked = [*cheap[:_MOST_STAMPS], *dear[:: max(1, len(dear) // _MOST_REQUESTS)]]
+        (costly if is_url(path) or compression_of(path) is not None else cheap).append(path)
+    asked = [*cheap[:_MOST_STAMPS], *costly[:: max(1, len(costly) // _MOST_REQUESTS)]]
     return [path for path in asked if not _unchanged(path, index, files)]
 
 
