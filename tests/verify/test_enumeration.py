@@ -46,12 +46,12 @@ def rows_of(shard: int, count: int) -> list[dict[str, Any]]:
 
 
 def enumerated(folder: Path, most_rows: int | None = None, **source: Any) -> tuple[EnumeratedSource, Any]:
-    batching = source.pop("batching", {"type": "fixed", "size": 2})
+    batching, id_field = source.pop("batching", {"type": "fixed", "size": 2}), source.pop("id_field", "id")
     recipe = recipe_in(folder, {"name": "s", "path": "s-*.jsonl", "length": "n", **source}, batching=batching)
     prepare(recipe, workers=1)
     leaf = leaves(recipe)[0]
     table = open_table(leaf, recipe)
-    return enumerate_source(leaf, recipe, table, "id", most_rows), table
+    return enumerate_source(leaf, recipe, table, id_field, most_rows), table
 
 
 @pytest.fixture
@@ -95,7 +95,13 @@ def test_of_a_large_source_some_shards_are_scanned(folder: Path) -> None:
 def test_rows_without_ids_are_enumerated_too(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "s-0.jsonl", [{"n": i + 1} for i in range(9)])
     found, _ = enumerated(tmp_path)
-    assert (found.num_rows, found.stale, id_of(found)(3)) == (9, None, None)
+    assert (found.num_rows, found.stale, id_of(found)(3)) == (9, None, hash_text("s-0.jsonl:3"))
+
+
+def test_the_field_that_holds_ids_can_be_another(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "s-0.jsonl", [{"n": i + 1, "id": i, "name": f"row {i}"} for i in range(9)])
+    assert id_of(enumerated(tmp_path, id_field="name")[0])(3) == hash_text("row 3")
+    assert id_of(enumerated(tmp_path, id_field="nowhere")[0])(3) == hash_text("3")
 
 
 def test_tars_are_enumerated_by_their_keys(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ class _Scanner:
         """What to ask a scan for: the ids too, by the first field that has them; without, where no field does."""
         if spec.ids is not None:
             return [spec]
-        names = dict.fromkeys(filter(None, (self._layout.registered.default_id, id_field)))
+        names = dict.fromkeys(filter(None, (id_field, self._layout.registered.default_id)))
         return [*(replace(spec, ids=name) for name in names), spec]
 
     def scan(self, shard: Shard, number: int) -> tuple[str | None, int, Array | None]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
 from playhead.errors import NotPreparedError, PlayheadError
-from playhead.formats.contract import WithSidecars
+from playhead.formats.contract import ScanLimits, WithSidecars
 from playhead.formats.rows import Shard
 from playhead.formats.schema import Track
-from playhead.formats.sidecar import offsets_in, sidecar_path
+from playhead.formats.sidecar import offsets_of, sidecar_path
 from playhead.index.integrity import LARGE_BYTES, damaged_arrays
 from playhead.index.opened import Index
 from playhead.index.selection import selection_damage
@@ -167,8 +166,11 @@ def unusable_sidecars(context: Context) -> Iterator[Problem]:
 
 
 def _does_not_fit(path: str, indexes_root: str | None, files: Files) -> bool:
-    sidecar: Path = sidecar_path(path, indexes_root)
-    if compression_of(path) is not None or (is_url(path) and indexes_root is None) or not sidecar.is_file():
+    if compression_of(path) is not None:
+        return False
+    try:
+        open_file(files, sidecar_path(path, indexes_root))
+    except PlayheadError:  # there is none
         return False
     file = open_file(files, path)
-    return file.size > 0 and offsets_in(file, sidecar) is None
+    return file.size > 0 and offsets_of(file, ScanLimits(indexes_root=indexes_root)) is None
