@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from playhead.verify.payload import digests_of, first_difference, parts_of, read_parts, write_parts
+from playhead.verify.payload import difference_in_words, digests_of, first_difference, parts_of, read_parts, write_parts
 from playhead.verify.record import BatchLine, EndLine, RecordWriter, SaveLine, StepLine, read_record
 
 LINES = [
@@ -93,14 +93,29 @@ def test_the_first_element_that_differs_is_named(left: Any, right: Any, where: A
     assert ((found.path, found.element), (found.expected, found.delivered)) == (where, values)
 
 
+def test_what_a_second_payload_has_differently_is_said_in_words() -> None:
+    assert difference_in_words({"x": float("nan")}, {"x": float("nan")}) is None
+    assert difference_in_words({"x": [1, {"y": "a"}]}, {"x": [1, {"y": "b"}]}) == "x[1].y: 'a', then 'b'"
+    assert difference_in_words({"x": np.zeros((2, 1))}, {"x": np.ones((2, 1))}) == "x[0, 0]: 0.0, then 1.0"
+
+
 def test_fields_that_only_one_side_has_are_differences() -> None:
     both, one = parts_of({"x": 1, "y": 2}), parts_of({"x": 1})
     assert first_difference(both, one).delivered == "no such field"
     assert first_difference(one, both).expected == "no such field"
 
 
+class Held:
+    def __init__(self, *values: object) -> None:
+        self.values = values
+
+
 def test_values_of_any_class_are_compared_by_their_contents() -> None:
     assert digests_of({"x": {1, 2}}) == digests_of({"x": {1, 2}})
+    assert digests_of({"x": {8, 0}}) == digests_of({"x": {0, 8}})  # whatever their order inside
+    text = "one text"
+    assert digests_of({"x": Held(text, text)}) == digests_of({"x": Held(text, " ".join(["one", "text"]))})
+    assert digests_of({"x": Held(1)}) != digests_of({"x": Held(2)})
     assert digests_of({"x": slice(1)}) != digests_of({"x": slice(2)})
     assert digests_of({"x": test_fields_that_only_one_side_has_are_differences}) == digests_of(
         {"x": test_fields_that_only_one_side_has_are_differences}

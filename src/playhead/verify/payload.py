@@ -7,6 +7,7 @@ same numbers are the same part.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import pickle
 import re
@@ -69,6 +70,12 @@ def first_difference(expected: list[Part], delivered: list[Part]) -> PartDiffere
     return next((PartDifference(part.path, "", "no such field", _about(part)) for part in found.values()), None)
 
 
+def difference_in_words(first: Mapping[str, Any], second: Mapping[str, Any]) -> str | None:
+    """What a second payload has differently; None where all bits are equal."""
+    found = first_difference(parts_of(first), parts_of(second))
+    return None if found is None else f"{found.path}{found.element}: {found.expected}, then {found.delivered}"
+
+
 def write_parts(folder: Path, parts: list[Part]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     plain: list[list[str | None]] = []
@@ -115,6 +122,8 @@ def _parts(path: str, value: Any) -> Iterator[Part]:
         yield Part(path, "list", f"{len(value)} entries")
         for number, item in enumerate(value):
             yield from _parts(f"{path}[{number}]", item)
+    elif isinstance(value, (set, frozenset)):
+        yield Part(path, "set", repr(sorted(value, key=repr)))
     else:
         yield Part(path, type(value).__name__, _text(value))
 
@@ -126,8 +135,10 @@ def _as_array(value: Any) -> tuple[str, Array] | None:
             return None
         native = value.astype(value.dtype.newbyteorder("="), copy=False)
         return native.dtype.name, native
-    if not type(value).__module__.startswith("torch") or not hasattr(value, "untyped_storage"):
+    if not hasattr(value, "__array__") or isinstance(value, np.generic):
         return None
+    if not hasattr(value, "untyped_storage"):
+        return _as_array(np.asarray(value))
     import torch
 
     tensor = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -141,8 +152,12 @@ def _as_array(value: Any) -> tuple[str, Array] | None:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float, str, bytes, np.generic)):
         return repr(value)
+    pickled = io.BytesIO()
+    pickler = pickle.Pickler(pickled)
+    pickler.fast = True  # the bytes do not tell one text that is there twice from two that are equal
     try:
-        return hashlib.blake2b(pickle.dumps(value), digest_size=DIGEST_BYTES).hexdigest()
+        pickler.dump(value)
+        return hashlib.blake2b(pickled.getvalue(), digest_size=DIGEST_BYTES).hexdigest()
     except Exception:  # noqa: BLE001  # pickling runs code of the user's classes
         return _ADDRESS.sub("", repr(value))
 

@@ -10,7 +10,6 @@ import pytest
 from checked_recipes import report_on, rows, sound, source, written
 
 from playhead.verify.checks import CHECKS, CheckOptions, check_recipe, run
-from playhead.verify.checks.difference import difference
 from playhead.verify.checks.lines import line_of
 from playhead.verify.checks.options import Ignored
 
@@ -109,36 +108,3 @@ def test_a_place_is_found_on_its_line_or_on_that_of_what_is_around_it(place: str
 
 def test_a_place_in_json_is_found_too() -> None:
     assert line_of('{"seed": 1,\n "sources": [\n  {"name": "a"}]}', "sources[0].name") == 3
-
-
-class Held:
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    [
-        ({"x": 1}, {"x": 1}, None),
-        ({"x": float("nan")}, {"x": float("nan")}, None),
-        ({"x": Held([1])}, {"x": Held([1])}, None),
-        ({"x": Held([1])}, {"x": Held([2])}, "x.value[0]: 1, then 2"),
-        ({"x": 1}, {"y": 1}, "the sample: fields x; then y"),
-        ({"x": 1}, {"x": 1.0}, "x: int, then float"),
-        ({"x": [1, {"y": "a"}]}, {"x": [1, {"y": "b"}]}, "x[1].y: a, then b"),
-        ({"x": [1]}, {"x": [1, 2]}, "x: 1 elements, then 2"),
-    ],
-)
-def test_the_first_difference_is_named(first: object, second: object, words: str | None) -> None:
-    assert difference(first, second) == words
-
-
-def test_arrays_are_compared_element_by_element() -> None:
-    np = pytest.importorskip("numpy")
-    a = np.array([[1.0, np.nan], [2.0, 3.0]])
-    b = a.copy()
-    assert difference({"x": a}, {"x": b}) is None
-    b[1, 0] = 7
-    assert difference({"x": a}, {"x": b}) == "x[1, 0]: 2.0, then 7.0 (1 of 4 differ)"
-    assert difference({"x": a}, {"x": a[:1]}) == "x: float64 (2, 2), then float64 (1, 2)"
-    assert difference({"x": np.array(["a", "b"])}, {"x": np.array(["a", "c"])}) == "x[1]: b, then c (1 of 2 differ)"

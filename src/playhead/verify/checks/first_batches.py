@@ -19,9 +19,9 @@ from playhead.plan.plan import Plan
 from playhead.recipe.check_delivery import COLLATES
 from playhead.resolve.resolve import leaves_by_stream
 from playhead.verify.checks.context import Context
-from playhead.verify.checks.difference import difference
 from playhead.verify.checks.finding import Problem, problem_of
 from playhead.verify.checks.registry import check
+from playhead.verify.payload import difference_in_words
 
 _MICRO_BATCHES = 4
 _MOST_SAMPLES = 64
@@ -74,7 +74,7 @@ def _function_places(context: Context) -> set[str]:
 def _unlike(context: Context, first: Produced, second: Produced) -> Problem | None:
     """What is wrong with a collate function that gave these two for the same samples."""
     maps_differ = any(row.differs for rows in context.rows.values() for row in rows)
-    found = None if maps_differ else difference(first.payload, second.payload)
+    found = None if maps_differ else difference_in_words(first.payload, second.payload)
     if found is None:
         return None
     return Problem(

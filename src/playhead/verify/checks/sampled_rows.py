@@ -27,8 +27,8 @@ from playhead.recipe.tree import Leaf, augment_keys, augments_of, length_changes
 from playhead.recipe.values import Recipe
 from playhead.seeds import key
 from playhead.store import Files
-from playhead.verify.checks.difference import difference
 from playhead.verify.checks.global_random import generators_drawn_from
+from playhead.verify.payload import difference_in_words
 
 _MOST_ROWS = 512  # of all sources together, but at least three of each
 _FEWEST_ROWS = 3
@@ -164,7 +164,7 @@ class _Sampler:
         if self._mapper is None:
             return None
         again, _ = self._unmapped(row)
-        return difference(mapped, self._mapper(again, self._generator(row)))
+        return difference_in_words(mapped, self._mapper(again, self._generator(row)))
 
     def _check_length(self, mapped: Sample, counted: int | None, row: int) -> None:
         if self._leaf.is_noise or self._leaf.source.length is None:
