@@ -139,6 +139,8 @@ def writes_the_state_first(recipe: Recipe, **options: Any) -> Wrapped:
 class _StateLate(Wrapped):
     """Its state is that before the last batch."""
 
+    late: dict[str, Any] | None = None
+
     def change(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         self.late = self.inner.state_dict()
         for batch in batches:
@@ -146,7 +148,7 @@ class _StateLate(Wrapped):
             self.late = self.inner.state_dict(after=batch)
 
     def state_dict(self) -> dict[str, Any]:
-        return self.late
+        return self.late or self.inner.state_dict()
 
 
 def writes_the_state_late(recipe: Recipe, **options: Any) -> Wrapped:

@@ -30,11 +30,11 @@ def explained(verdict: Verdict, runs: Runs) -> Verdict:
         return replace(verdict, difference=replace(difference, note="it could not be made once more"))
     if first_difference(first, second) is not None:
         note = "made twice by the same run, it differs from itself"
-        return replace(verdict, tag="unseeded map", difference=_with_element(difference, first, second, note))
+        return replace(verdict, tag="unseeded map", difference=with_element(difference, first, second, note))
     if first_difference(first, other) is None:
         note = "made once more by both runs it was equal: what differs changes from run to run"
         return replace(verdict, difference=replace(difference, note=note))
-    return replace(verdict, difference=_with_element(difference, first, other, None))
+    return replace(verdict, difference=with_element(difference, first, other, None))
 
 
 def _run_named(name: str, runs: Runs) -> Run | None:
@@ -53,7 +53,8 @@ def _made(runs: Runs, run: Run, at: tuple[int, int], name: str) -> list[Part] | 
     return read_parts(folder)
 
 
-def _with_element(difference: Difference, left: list[Part], right: list[Part], note: str | None) -> Difference:
+def with_element(difference: Difference, left: list[Part], right: list[Part], note: str | None) -> Difference:
+    """The difference, with the first element that differs between two payloads."""
     found = first_difference(left, right)
     assert found is not None
     return replace(

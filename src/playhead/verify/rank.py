@@ -29,9 +29,9 @@ from playhead.store import replacing
 from playhead.verify.failures import write_failure
 from playhead.verify.job import Phase, RankJob
 from playhead.verify.loaders import make_loader
-from playhead.verify.payload import digests_of, parts_of, write_parts
+from playhead.verify.payload import parts_of, write_parts
 from playhead.verify.recipes import one_pass
-from playhead.verify.record import BatchLine, EndLine, FaultLine, RecordWriter, SaveLine, StepLine
+from playhead.verify.record import EndLine, FaultLine, RecordWriter, SaveLine, StepLine, line_of
 
 _ORPHANED = 70  # an exit code of our own
 _PRELOADED = ["playhead.feed.produce", "playhead.verify.rank"]  # so that processes from a fork server start at once
@@ -156,7 +156,7 @@ class _Delivery:
             self._step, self._num_in_step = batch.step, 0
         self._num_in_step += 1
         self._num_batches += 1
-        self._record.write(line_of(batch, self._job))
+        self._record.write(line_of(batch, self._job.id_field, payload=self._job.payload))
         if self._phase.capture == (batch.step, batch.lane):
             write_parts(self._job.captured(self._phase.name, self._rank), parts_of(batch))
         for place in self._phase.saves:
@@ -199,21 +199,6 @@ class _Delivery:
             self._killed = victim, time.perf_counter()
 
 
-def line_of(batch: Batch, job: RankJob) -> BatchLine:
-    return BatchLine(
-        batch.step,
-        batch.lane,
-        list(batch.sources),
-        batch.epochs.tolist(),
-        batch.rows.tolist(),
-        batch.task.work.request.stream,
-        batch.idle,
-        batch.worker,
-        _ids_of(batch, job.id_field),
-        digests_of(batch) if job.payload else None,
-    )
-
-
 def memory_in_use() -> int:
     """The bytes in memory of this process and its workers."""
     pids = [os.getpid(), *(worker.pid for worker in multiprocessing.active_children())]
@@ -222,19 +207,6 @@ def memory_in_use() -> int:
         with suppress(OSError):  # it has just ended
             total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
     return total
-
-
-def _ids_of(batch: Batch, field: str) -> list[str] | None:
-    """The ids in a payload, one for each slot; None where it has no such field."""
-    found = batch.get(field)
-    if found is None and "samples" in batch and isinstance(batch["samples"], list):  # `collate: list`
-        found = [sample.get(field) if isinstance(sample, dict) else None for sample in batch["samples"]]
-    if found is None:
-        return None
-    found = found.tolist() if hasattr(found, "tolist") else found
-    if not isinstance(found, (list, tuple)) or len(found) != len(batch.rows):
-        return None
-    return [str(one) for one in found] if all(isinstance(one, (str, int)) for one in found) else None
 
 
 def _checked(batch: Any) -> Batch:

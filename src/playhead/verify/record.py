@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from playhead.feed.batch import Batch
+from playhead.verify.payload import digests_of
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -43,6 +46,35 @@ class BatchLine(Struct, frozen=True, tag_field="kind", tag="batch", omit_default
         """A sample, human-readable."""
         text = f"{self.sources[slot]}, row {self.rows[slot]:,} of epoch {self.epochs[slot]}"
         return text if self.ids is None else f"{text}, id {self.ids[slot]}"
+
+
+def line_of(batch: Batch, id_field: str = "id", *, payload: bool = True) -> BatchLine:
+    """A batch as it is written down; without payload there are no digests."""
+    return BatchLine(
+        batch.step,
+        batch.lane,
+        list(batch.sources),
+        batch.epochs.tolist(),
+        batch.rows.tolist(),
+        batch.task.work.request.stream,
+        batch.idle,
+        batch.worker,
+        _ids_of(batch, id_field),
+        digests_of(batch) if payload else None,
+    )
+
+
+def _ids_of(batch: Batch, field: str) -> list[str] | None:
+    """The ids in a payload, one for each slot; None where it has no such field."""
+    found = batch.get(field)
+    if found is None and "samples" in batch and isinstance(batch["samples"], list):  # `collate: list`
+        found = [sample.get(field) if isinstance(sample, dict) else None for sample in batch["samples"]]
+    if found is None:
+        return None
+    found = found.tolist() if hasattr(found, "tolist") else found
+    if not isinstance(found, (list, tuple)) or len(found) != len(batch.rows):
+        return None
+    return [str(one) for one in found] if all(isinstance(one, (str, int)) for one in found) else None
 
 
 class StepLine(Struct, frozen=True, tag_field="kind", tag="step"):
