@@ -32,6 +32,8 @@ def test_sources_without_ids_are_a_note(tmp_path: Path) -> None:
     del bare["ids"]
     finding = the_one("PH027", written(tmp_path, bare, source(tmp_path, "b", rows("b", 30))))
     assert (finding.severity, finding.found) == ("note", "no `ids` in 1 of 2 sources")
+    assert finding.fix.startswith("add `ids: id` ")
+    assert 'its longest is "a-' in the_one("PH043", written(tmp_path, bare)).found
 
 
 def test_ids_that_two_sources_share_are_found(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from playhead.types import IntArray
 from playhead.verify.checks.context import Context, MeasuredStream, PreparedSource
 from playhead.verify.checks.finding import Problem, problem_of
 from playhead.verify.checks.registry import check
-from playhead.verify.checks.wording import counted
+from playhead.verify.checks.wording import counted, id_field
 
 _MUCH_LOST = 0.1
 _LITTLE_FILL = 0.6
@@ -205,12 +205,10 @@ def _sample_id(context: Context, source: PreparedSource, row: int) -> str:
     """A sample by its id, where it can be read and has one, and by its row."""
     leaf, table = source.leaf, source.table
     where = f'row {row:,} of "{leaf.source.name}" ({table.place(row)})'
-    registered = format_of(leaf.source, leaf.path)
-    name = leaf.source.ids or registered.default_id or "id"
     try:
-        reader = registered.format.open(leaf.source, context.files)
+        reader = format_of(leaf.source, leaf.path).format.open(leaf.source, context.files)
         (sample,) = reader.read(table.locate(np.array([row]), Fetch(context.files, table.index.stamps)))
-        found = field_of(sample, name)
+        found = field_of(sample, id_field(leaf))
     except PlayheadError:
         return where
     return f'"{found}", {where}' if isinstance(found, str | int) else where

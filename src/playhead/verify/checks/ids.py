@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from playhead.errors import PlayheadError
-from playhead.formats.registry import format_of
 from playhead.index.bits import contains
 from playhead.types import IntArray, UIntArray
 from playhead.verify.checks.context import Context, PreparedSource
 from playhead.verify.checks.finding import Problem
 from playhead.verify.checks.registry import check
-from playhead.verify.checks.wording import listed
+from playhead.verify.checks.wording import id_field, listed
 
 _MOST_IDS = 1 << 22
 
@@ -77,8 +76,7 @@ def repeated_ids(context: Context) -> Iterator[Problem]:
             without[0].path,
             f"duplicates are not looked for in sources whose ids are not indexed: {names}",
             found=f"no `ids` in {len(without):,} of {len(context.trained):,} sources",
-            fix=f"add `ids: {format_of(without[0].source, without[0].path).default_id or 'id'}` (the field that holds "
-            "the id), and run `playhead prepare`",
+            fix=f"add `ids: {id_field(without[0])}` (the field that holds the id), and run `playhead prepare`",
             severity="note",
         )
 
