@@ -22,6 +22,7 @@ def check(
         list[str] | None,
         typer.Option(help="Accept findings of a code (PH032), or at one place (PH032:sources[1].weight). Repeatable."),
     ] = None,
+    only: Annotated[str | None, typer.Option(help="Make only these checks, as in PH052,PH053.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings, too, give exit code 1.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     github: Annotated[bool, typer.Option("--github", help="Print annotations for GitHub Actions.")] = False,
@@ -37,7 +38,7 @@ def check(
     from playhead.cli.check_view import checking, print_annotations, print_findings, print_findings_json
     from playhead.verify.checks import CheckOptions, check_recipe
 
-    options = CheckOptions(worlds, steps, state, tuple(map(_ignored, ignore or [])))
+    options = CheckOptions(worlds, steps, state, tuple(map(_ignored, ignore or [])), _only(only))
     # What maps print is no part of the output.
     with checking() as progress, redirect_stdout(sys.stderr):
         report = check_recipe(recipe, options, progress)
@@ -60,10 +61,19 @@ def _worlds(text: str | None) -> tuple[int, ...]:
 
 
 def _ignored(text: str) -> Ignored:
-    from playhead.verify.checks import CHECKS
     from playhead.verify.checks.options import Ignored
 
     code, _, place = text.partition(":")
+    return Ignored(_known(code, "--ignore"), place or None)
+
+
+def _only(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(_known(code.strip(), "--only") for code in text.split(","))
+
+
+def _known(code: str, option: str) -> str:
+    from playhead.verify.checks import CHECKS
+
     if code not in {check.code for check in CHECKS}:
-        raise typer.BadParameter(f"{code}: there is no such check.", param_hint="--ignore")
-    return Ignored(code, place or None)
+        raise typer.BadParameter(f"{code}: there is no such check.", param_hint=option)
+    return code

@@ -18,29 +18,24 @@ def explained(verdict: Verdict, runs: Runs) -> Verdict:
     difference = verdict.difference
     if difference is None or difference.field is None:
         return verdict
-    names = [_run_named(name, runs) for name in difference.runs]
-    expected, delivered = names
-    if expected is None or delivered is None:
+    expected, delivered = (runs.done.get(name) for name in difference.runs)  # there is no one run that crashed
+    if expected is None:
         return verdict
     at = (difference.step, difference.lane)
     first = _made(runs, expected, at, f"{expected.name}-{at[0]}-{at[1]}-once")
     second = _made(runs, expected, at, f"{expected.name}-{at[0]}-{at[1]}-twice")
-    other = _made(runs, delivered, at, f"{delivered.name}-{at[0]}-{at[1]}")
-    if first is None or second is None or other is None:
+    other = None if delivered is None else _made(runs, delivered, at, f"{delivered.name}-{at[0]}-{at[1]}")
+    if first is None or second is None or (other is None and delivered is not None):
         return replace(verdict, difference=replace(difference, note="it could not be made once more"))
     if first_difference(first, second) is not None:
         note = "made twice by the same run, it differs from itself"
         return replace(verdict, tag="unseeded map", difference=with_element(difference, first, second, note))
+    if other is None:
+        return verdict
     if first_difference(first, other) is None:
         note = "made once more by both runs it was equal: what differs changes from run to run"
         return replace(verdict, difference=replace(difference, note=note))
     return replace(verdict, difference=with_element(difference, first, other, None))
-
-
-def _run_named(name: str, runs: Runs) -> Run | None:
-    if name == "crash":
-        return None
-    return runs.done.get(name)
 
 
 def _made(runs: Runs, run: Run, at: tuple[int, int], name: str) -> list[Part] | None:

@@ -55,7 +55,9 @@ def check_recipe(
     text = _text(context.path)
     found: list[Finding] = []
     not_checked: dict[str, str] = {}
-    for number, check in enumerate(CHECKS):
+    only = context.options.only
+    checks = [check for check in CHECKS if only is None or check.code in only]
+    for number, check in enumerate(checks):
         if progress is not None:
             progress(check, number)
         reason = _reason_against(check, context)
@@ -68,7 +70,7 @@ def check_recipe(
         (each for each in found if each not in ignored),
         key=lambda each: (SEVERITIES.index(each.severity), each.code, each.line or 0),
     )
-    checked = tuple(check.code for check in CHECKS if check.code not in not_checked)
+    checked = tuple(check.code for check in checks if check.code not in not_checked)
     return CheckReport(context.path, tuple(findings), tuple(ignored), checked, not_checked)
 
 
