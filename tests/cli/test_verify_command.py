@@ -50,6 +50,7 @@ def outcomes(report: dict[str, Any]) -> dict[str, str]:
     return {found["question"]: found["tag"] or found["outcome"] for found in report["questions"]}
 
 
+@pytest.mark.full
 def test_a_sound_recipe_passes_all_twelve(folder: Path) -> None:
     words = ("--workers", "1", "--steps", "16", "--kills", "2", "--html", "report.html")
     done, report = verified(folder, *words)
@@ -73,6 +74,7 @@ def test_a_sound_recipe_passes_all_twelve(folder: Path) -> None:
     assert not (folder / ".playhead" / "ledgers").exists()  # runs keep to themselves what they write
 
 
+@pytest.mark.full
 def test_torchrun_starts_the_ranks_where_it_is_asked_to(folder: Path) -> None:
     words = ("--launcher", "torchrun", "--only", "Q10", "--workers", "0", "--steps", "3")
     done = playhead(folder, "verify", "recipe.json", *words, "--records", "by-torchrun")
@@ -92,6 +94,7 @@ def test_a_state_written_before_its_batch_loses_samples_in_a_crash(folder: Path)
     assert "usual cause" in done.stdout
 
 
+@pytest.mark.full
 def test_a_worker_whose_death_is_hidden_is_found(folder: Path) -> None:
     words = ("--only", "q8", "--workers", "1", "--steps", "16")
     done, report = verified(folder, *words, "--loader", "broken_loaders:hides_dead_workers")

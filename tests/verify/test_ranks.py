@@ -144,7 +144,7 @@ def test_ranks_that_deliver_nothing_are_given_up(tmp_path: Path) -> None:
     until(lambda: processes_of(tmp_path) == [])
 
 
-@pytest.mark.parametrize("launcher", ["own", "torchrun"])
+@pytest.mark.parametrize("launcher", ["own", pytest.param("torchrun", marks=pytest.mark.full)])
 def test_no_process_is_left_when_a_run_is_broken_off(recipe: Path, tmp_path: Path, launcher: Any) -> None:
     job = job_of(recipe, tmp_path / "run", 2, options=LoaderOptions(1), pace_seconds=0.05)
     with started(job, LaunchOptions(launcher)) as ranks:
@@ -164,7 +164,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("launcher", ["own", "torchrun"])
+@pytest.mark.parametrize("launcher", ["own", pytest.param("torchrun", marks=pytest.mark.full)])
 def test_no_process_is_left_when_the_one_that_started_them_is_killed(
     recipe: Path, tmp_path: Path, launcher: str
 ) -> None:

@@ -81,7 +81,7 @@ def verify(
         loader=loader,
         varied=varied,
         id_field=id_field,
-        launch=LaunchOptions("torchrun" if launcher != "own" and torch_is_installed() else "own", timeout),
+        launch=LaunchOptions(_launcher(launcher, payload=payload), timeout),
         seed=seed,
     )
     with stoppable_runs(), records_in(settings.records), showing_runs() as progress:
@@ -90,6 +90,13 @@ def verify(
     print_verdicts(report)
     if not report.is_proved:
         raise typer.Exit(1)
+
+
+def _launcher(wanted: str, *, payload: bool) -> Literal["torchrun", "own"]:
+    """Who starts the ranks: torchrun where it is there, unless it should go fast."""
+    from playhead.verify.runs import torch_is_installed
+
+    return "torchrun" if wanted == "torchrun" or (wanted == "auto" and payload and torch_is_installed()) else "own"
 
 
 def _questions(only: str | None) -> tuple[str, ...]:

@@ -101,6 +101,8 @@ class Runs:
         self._quick = self.settings.options  # workers that start soon, for runs that need not be as the user said
         if "start_method" in self.settings.varied:
             self._quick = replace(self._quick, start_method="forkserver")
+        if not self.settings.payload and "worker_kind" in self.settings.varied:
+            self._quick = replace(self._quick, worker_kind="thread")
 
     def make(self) -> None:
         """Every run that the questions asked need. An error in the first ends it all; others are kept as found."""

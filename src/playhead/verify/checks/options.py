@@ -23,7 +23,8 @@ class Ignored:
 class CheckOptions:
     """`worlds` are the numbers of ranks and `steps` the steps of the planned run; `state` is one to go on from.
 
-    With `only`, no other checks are made than these. At most `rows` rows of each source are read. `limits` are those of this machine, unless others are given.
+    With `only`, no other checks are made than these. At most `rows` rows of each source are read. `limits` are those of
+    this machine, unless others are given.
     """
 
     worlds: tuple[int, ...] = ()
