@@ -145,6 +145,7 @@ def test_a_terminal_shows_progress_and_long_lines_are_folded_below_themselves(fo
     assert all(len(line) <= 70 for line in table if not line.startswith("not checked"))
 
 
+@pytest.mark.full
 def test_of_many_findings_alike_the_first_are_shown(folder: Path) -> None:
     names = [f"s{i:02}" for i in range(12)]
     for name in names:

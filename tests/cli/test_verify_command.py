@@ -86,7 +86,7 @@ def test_torchrun_starts_the_ranks_where_it_is_asked_to(folder: Path) -> None:
 
 
 def test_a_state_written_before_its_batch_loses_samples_in_a_crash(folder: Path) -> None:
-    words = ("--only", "Q7", "--workers", "0", "--steps", "16", "--kills", "1")
+    words = ("--only", "Q7", "--workers", "0", "--steps", "8", "--kills", "1")
     done, report = verified(folder, *words, "--loader", "broken_loaders:writes_the_state_first")
     assert outcomes(report) == {"Q7": "crash loss"}
     assert done.returncode == 1
@@ -147,6 +147,7 @@ def test_records_never_replace_anything_else(folder: Path) -> None:
     assert (folder / "mine" / "thesis.txt").exists()
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_no_process(folder: Path) -> None:
     records = folder / "stopped"
     words = [sys.executable, "-m", "playhead", "verify", "recipe.json", "--records", str(records), "--launcher", "own"]

@@ -85,6 +85,7 @@ def test_ranks_deliver_what_they_are_told_to_and_end(recipe: Path, tmp_path: Pat
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.full
 def test_a_function_that_takes_no_rank_is_told_by_the_environment(recipe: Path, tmp_path: Path) -> None:
     job = job_of(recipe, tmp_path / "run", 2, until=1, loader="broken_loaders:plain")
     with started(job, LaunchOptions()) as ranks:
@@ -107,6 +108,7 @@ def test_an_error_of_the_recipe_comes_back_as_it_was_raised(tmp_path: Path) -> N
     assert "Traceback" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_what_a_loader_of_the_users_raises_names_file_and_line(recipe: Path, tmp_path: Path) -> None:
     for name, words in {
         "no_such_function": "the module broken_loaders has no function no_such_function",
@@ -126,6 +128,7 @@ def test_what_a_loader_of_the_users_raises_names_file_and_line(recipe: Path, tmp
     assert "broken_loaders.py, line" in error.found
 
 
+@pytest.mark.full
 def test_a_killed_rank_is_told_with_its_signal(recipe: Path, tmp_path: Path) -> None:
     job = job_of(recipe, tmp_path / "run", pace_seconds=0.05)
     with started(job, LaunchOptions()) as ranks:
@@ -144,7 +147,8 @@ def test_ranks_that_deliver_nothing_are_given_up(tmp_path: Path) -> None:
     until(lambda: processes_of(tmp_path) == [])
 
 
-@pytest.mark.parametrize("launcher", ["own", pytest.param("torchrun", marks=pytest.mark.full)])
+@pytest.mark.parametrize("launcher", ["own", "torchrun"])
+@pytest.mark.full
 def test_no_process_is_left_when_a_run_is_broken_off(recipe: Path, tmp_path: Path, launcher: Any) -> None:
     job = job_of(recipe, tmp_path / "run", 2, options=LoaderOptions(1), pace_seconds=0.05)
     with started(job, LaunchOptions(launcher)) as ranks:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from playhead.deal import check_world
 from playhead.errors import PlayheadError
 from playhead.read import Incident
 from playhead.recipe.tree import branches
@@ -74,6 +75,7 @@ def verify(
     recipe = Recipe.load(settings.recipe_path)
     tables = map_tables(recipe)
     plan = plan_tables(recipe, tables, world_size=settings.world_size)
+    check_world(0, settings.world_size, plan.lanes)
     single = one_pass(recipe)
     pass_plan = plan_tables(single, tables, world_size=settings.world_size)
     part = part_of_pass(pass_plan, settings.sample)
