@@ -85,6 +85,7 @@ def test_torchrun_starts_the_ranks_where_it_is_asked_to(folder: Path) -> None:
     assert (folder / "by-torchrun" / "baseline" / "process-1.pid").exists()
 
 
+@pytest.mark.full
 def test_a_state_written_before_its_batch_loses_samples_in_a_crash(folder: Path) -> None:
     words = ("--only", "Q7", "--workers", "0", "--steps", "8", "--kills", "1")
     done, report = verified(folder, *words, "--loader", "broken_loaders:writes_the_state_first")

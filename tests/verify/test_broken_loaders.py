@@ -54,6 +54,7 @@ def test_a_broken_loader_is_caught_by_the_right_question(name: str, recipe: Path
     assert not report.is_proved
 
 
+@pytest.mark.full
 def test_a_sound_loader_passes_every_question(recipe: Path, tmp_path: Path) -> None:
     report = verified(recipe, tmp_path / "records", loader="broken_loaders:sound")
     assert {verdict.outcome for verdict in report.verdicts} == {"passed"}, outcomes(report)

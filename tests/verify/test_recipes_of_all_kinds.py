@@ -60,6 +60,7 @@ def test_a_sample_of_a_pass_is_made_of_whole_windows(tmp_path: Path) -> None:
     assert outcomes(broken) == {"Q2": "skipped"}
 
 
+@pytest.mark.full
 def test_bad_samples_that_are_replaced_are_no_failure(tmp_path: Path) -> None:
     fields = {"map": "loader_maps:broken_in_places", "on_error": "substitute", "max_bad": 1.0}
     recipe = write_recipe(tmp_path, two_sources(tmp_path, **fields))
@@ -95,6 +96,7 @@ def test_defaults_depend_on_the_lanes() -> None:
     assert [default_steps(lanes) for lanes in (1, 8, 32, 512)] == [48, 48, 16, 8]
 
 
+@pytest.mark.full
 def test_more_ranks_than_processes_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     recipe = write_recipe(tmp_path, two_sources(tmp_path, lanes=8, window_size=48))

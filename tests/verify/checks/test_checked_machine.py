@@ -35,6 +35,7 @@ def test_a_cache_directory_that_cannot_be_written_is_found(tmp_path: Path) -> No
     assert finding["found"] == f"{tmp_path} is read-only for this user"
 
 
+@pytest.mark.full
 def test_a_cache_directory_that_is_prepared_and_read_only_is_a_warning(tmp_path: Path) -> None:
     sound(tmp_path)
     (tmp_path / ".playhead").chmod(0o500)
