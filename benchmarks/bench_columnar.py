@@ -4,9 +4,11 @@
   iteration, the same decoder and padding.
 - Arrow with small text rows, globally and block-shuffled, beside the same.
 - Parquet with small text rows, block-shuffled, beside sequential streaming.
+- One Parquet file of 4 GB with row groups of 64 MB, block-shuffled in groups of 2: what a process takes of memory for a
+  pass over half of it, and for the other half, beside the 4 row groups that it may keep.
 
-Medians of interleaved repeats, each of some thousands of rows after a warm-up. `--memory GB` writes one Parquet file of
-that size with row groups of 64 MB instead, and prints what a block-shuffled reader takes of memory.
+Ratios are medians of interleaved repeats, each of some thousands of rows after a warm-up. `--scale 0.01` shows that it
+works, on a hundredth of the rows; `--memory` is the size of the large file in GB, 0 for none.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import resource
+import re
 import statistics
 import tempfile
 import time
@@ -138,10 +140,11 @@ def compare(table: Table, what: str, ours: Iterator[Any], other: Iterator[Any], 
     table.add_row(what, f"{fast:,.0f}", f"{slow:,.0f}", f"{ratio:.2f}", f"{target:g}")
 
 
-def rates(folder: Path) -> Table:
+def rates(folder: Path, scale: float) -> Table:
     table = Table("rows/s of CPU", "playhead", "datasets", "ratio", "target", box=None)
-    audio = save_audio(folder, 2000)
-    text, parquet = save_texts(folder, 500_000)
+    audio = save_audio(folder, max(64, int(2000 * scale)))
+    text, parquet = save_texts(folder, max(4000, int(500_000 * scale)))
+    blocks = {"shuffle": "shards", "shuffle_unit": "block"}
     sources: list[tuple[str, dict[str, Any], Callable[[], Iterator[Any]], int, float]] = [
         (
             "arrow, audio, global",
@@ -153,56 +156,84 @@ def rates(folder: Path) -> Table:
         ("arrow, text, global", {"path": str(text), "format": "arrow"}, lambda: batched(saved_rows(text)), 20_000, 1),
         (
             "arrow, text, blocks",
-            {"path": str(text), "format": "arrow", "shuffle": "shards", "shuffle_unit": "block"},
+            {"path": str(text), "format": "arrow", **blocks},
             lambda: batched(saved_rows(text)),
             20_000,
             3,
         ),
         (
             "parquet, text, blocks",
-            {"path": f"{parquet}/*.parquet", "shuffle": "shards", "shuffle_unit": "block"},
+            {"path": f"{parquet}/*.parquet", **blocks},
             lambda: batched(streamed_rows(parquet)),
             40_000,
             2,
         ),
     ]
     for what, source, other, count, target in sources:
-        compare(table, what, loader_batches(folder, **source), other(), count, target)
+        compare(table, what, loader_batches(folder, **source), other(), max(SIZE, int(count * scale)), target)
     return table
 
 
-def write_large(folder: Path, gigabytes: float) -> None:
+def write_large(folder: Path, num_groups: int) -> None:
     noise = np.random.default_rng(0)
     schema = pa.schema({"n": pa.int64(), "blob": pa.binary()})
     with pq.ParquetWriter(folder / "large.parquet", schema, compression="none", use_dictionary=False) as writer:
-        for group in range(int(gigabytes * 1024) // 64):
+        for group in range(num_groups):
             blobs = [noise.bytes(ROW_BYTES) for _ in range(GROUP_BYTES // ROW_BYTES)]
             writer.write_table(pa.table({"n": [group] * len(blobs), "blob": blobs}, schema))
 
 
-def memory(folder: Path, gigabytes: float) -> str:
+def peak_megabytes() -> float:
+    """The most memory that this process had; `ru_maxrss` would begin with that of the process which started it."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def read_large(folder: Path, num_groups: int, results: Any) -> None:
+    how = {"shuffle": "shards", "shuffle_unit": "block", "shuffle_group": 2, "length": "n"}
+    pq.write_table(pa.table({"n": [1] * SIZE, "blob": [b""] * SIZE}), folder / "small.parquet")
+    next(loader_batches(folder, path=str(folder / "small.parquet"), **how))  # what is imported and compiled once
+    before = peak_megabytes()
+    batches = loader_batches(folder, path=str(folder / "large.parquet"), **how)
+    half = num_groups * (GROUP_BYTES // ROW_BYTES) // SIZE // 2
+    peaks, begin = [], time.perf_counter()
+    for _ in range(2):
+        for _ in islice(batches, half):
+            pass
+        peaks.append(peak_megabytes() - before)
+    results.put((*peaks, time.perf_counter() - begin))
+
+
+def memory(folder: Path, gigabytes: float) -> Table:
     """What reading of one large file takes, beyond what the process had before."""
-    writer = get_context("spawn").Process(target=write_large, args=(folder, gigabytes))
-    writer.start()
-    writer.join()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    source = {"path": str(folder / "large.parquet"), "shuffle": "shards", "shuffle_unit": "block", "shuffle_group": 2}
-    begin, count = time.perf_counter(), int(gigabytes * (1 << 30)) // ROW_BYTES
-    for _ in islice(loader_batches(folder, **source, length="n"), count // SIZE):
-        pass
-    seconds = time.perf_counter() - begin
-    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return f"{gigabytes:g} GB, row groups of 64 MB, group 2: {peak:,.0f} MB more at its peak, {seconds:.1f} s"
+    num_groups = max(8, int(gigabytes * (1 << 30)) // GROUP_BYTES)
+    context = get_context("spawn")
+    results = context.Queue()
+    for target, arguments in ((write_large, (num_groups,)), (read_large, (num_groups, results))):
+        process = context.Process(target=target, args=(folder, *arguments))
+        process.start()
+        if target is read_large:
+            half, whole, seconds = results.get()
+        process.join()
+    table = Table("MB more at the peak", "half", "whole", "4 row groups", "seconds", box=None)
+    what = f"parquet, {num_groups * GROUP_BYTES / (1 << 30):g} GB, row groups of {GROUP_BYTES >> 20} MB"
+    table.add_row(what, f"{half:,.0f}", f"{whole:,.0f}", f"{4 * GROUP_BYTES >> 20:,}", f"{seconds:.1f}")
+    return table
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--memory", type=float, metavar="GB")
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--scale", type=float, default=1.0)
+    options.add_argument("--memory", type=float, default=4.0, metavar="GB")
     chosen = options.parse_args()
     datasets.disable_progress_bars()
+    console = Console(width=120)
     with tempfile.TemporaryDirectory() as name:
-        console = Console(width=120)
-        console.print(rates(Path(name)) if chosen.memory is None else memory(Path(name), chosen.memory))
+        console.print(rates(Path(name), chosen.scale))
+    if chosen.memory:
+        with tempfile.TemporaryDirectory() as name:
+            console.print(memory(Path(name), chosen.memory * chosen.scale))
 
 
 if __name__ == "__main__":

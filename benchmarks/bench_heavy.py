@@ -9,8 +9,7 @@
 All contenders take turns; figures are medians of the turns. Ratios are to the faster of two bare loops: torch's threads
 wait for one another, and where other programs use the cores its default is many times slower than one thread. CPU time
 a micro-batch is given for what works in one process; on a machine that is not idle only that is worth comparing.
-`--json` prints them for machines, `--repeats N` says how
-many turns.
+`--json` prints them for machines, `--repeats N` says how many turns.
 """
 
 from __future__ import annotations
@@ -298,6 +297,14 @@ TARGETS: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("small rows, 2 processes", ("small rows, 1 process",), 1.3),
 )
 
+LOOKAHEADS = {
+    "Loader, 0 workers": 0,
+    "Loader, 0 workers, masks: padded": 0,
+    "Loader, 2 threads": WORKERS * LOOKAHEAD,
+    "Loader, 2 processes": WORKERS * LOOKAHEAD,
+    "torch.DataLoader, 2 workers": WORKERS * LOOKAHEAD,
+}
+
 
 def ratios(rates: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     """What was found beside what is wanted. By CPU time too, where all work is done in this process."""
@@ -311,11 +318,19 @@ def ratios(rates: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     return found
 
 
+def with_bars(name: str, rises: tuple[float, ...]) -> list[str]:
+    """How far memory rose, and how far it may: two micro-batches more than the look-ahead, shared memory as many."""
+    if name not in LOOKAHEADS:
+        return [f"{rise:.1f}" for rise in rises]
+    bars = (LOOKAHEADS[name] + 2, LOOKAHEADS[name] + 2, LOOKAHEADS[name] if "thread" not in name else 0)
+    return [f"{rise:.1f} ({bar})" for rise, bar in zip(rises, bars, strict=True)]
+
+
 def show(found: dict[str, Any], console: Console) -> None:
-    risen = ("process, at most 6", "largest worker", "shared memory, at most 4")
+    risen = ("process (at most)", "largest worker (at most)", "shared memory (at most)")
     table = Table("micro-batches", "a second", "CPU ms each, this process", *risen, box=None)
     for name, rate in found["rates"].items():
-        rises = [f"{rise:.1f}" for rise in found["memory_in_micro_batches"].get(name, ())]
+        rises = with_bars(name, found["memory_in_micro_batches"].get(name, ()))
         table.add_row(name, f"{rate['per_second']:,.1f}", f"{rate['cpu_ms']:.2f}", *rises)
     console.print(table)
     table = Table("ratio", "found", "by CPU", "target", box=None)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import playhead  # by itself it imports nothing heavy, which worker processes would import too
 from bench_indexing import write_rows
-from playhead import Loader, Recipe, prepare_recipe
 
 REPEATS = 3
 NUM_SOURCES = 1_000
@@ -33,12 +33,14 @@ def one_file(folder: Path, gigabytes: float) -> None:
     path = folder / "huge.jsonl"
     write_rows(path, 225, int(gigabytes * 1e9))
     source = {"name": "huge", "path": str(path), "length": {"field": "duration", "unit": "seconds"}}
-    recipe = Recipe.parse({"sources": [source], "batching": FIXED, "lanes": 1, "cache_dir": str(folder / "cache")})
+    recipe = playhead.Recipe.parse(
+        {"sources": [source], "batching": FIXED, "lanes": 1, "cache_dir": str(folder / "cache")}
+    )
     times: dict[int, list[float]] = {1: [], 2: []}
-    prepare_recipe(recipe, workers=2)  # kernels, and the file in the page cache
+    playhead.prepare_recipe(recipe, workers=2)  # kernels, and the file in the page cache
     for _ in range(REPEATS):
         for workers, found in times.items():
-            found.append(seconds(lambda w=workers: prepare_recipe(recipe, workers=w, force=True)))
+            found.append(seconds(lambda w=workers: playhead.prepare_recipe(recipe, workers=w, force=True)))
     one, two = (statistics.median(found) for found in times.values())
     path.unlink()
     print(
@@ -46,11 +48,11 @@ def one_file(folder: Path, gigabytes: float) -> None:
     )
 
 
-def many(name: str, recipe: Recipe) -> None:
+def many(name: str, recipe: playhead.Recipe) -> None:
     """Prepare, prepare again, open."""
-    first = seconds(lambda: prepare_recipe(recipe))
-    again = statistics.median(seconds(lambda: prepare_recipe(recipe)) for _ in range(REPEATS))
-    opening = statistics.median(seconds(lambda: Loader(recipe, rank=0, world_size=1)) for _ in range(REPEATS))
+    first = seconds(lambda: playhead.prepare_recipe(recipe))
+    again = statistics.median(seconds(lambda: playhead.prepare_recipe(recipe)) for _ in range(REPEATS))
+    opening = statistics.median(seconds(lambda: playhead.Loader(recipe, rank=0, world_size=1)) for _ in range(REPEATS))
     print(f"{name}: first prepare {first:.2f} s, second {again:.2f} s, opening {opening:.3f} s")
 
 
@@ -72,11 +74,11 @@ def main() -> None:
         ]
         values = {"batching": FIXED, "lanes": 4, "cache_dir": str(folder / "sources-cache")}
         name = f"{NUM_SOURCES:,} sources (second prepare under 2 s, opening under 0.5 s)"
-        many(name, Recipe.parse({"sources": sources, **values}))
+        many(name, playhead.Recipe.parse({"sources": sources, **values}))
         rows_in(folder / "shards", NUM_SHARDS)
         source = {"name": "a", "path": str(folder / "shards/*.jsonl"), "length": "n"}
         values["cache_dir"] = str(folder / "shards-cache")
-        many(f"{NUM_SHARDS:,} shards (opening under 0.3 s)", Recipe.parse({"sources": [source], **values}))
+        many(f"{NUM_SHARDS:,} shards (opening under 0.3 s)", playhead.Recipe.parse({"sources": [source], **values}))
 
 
 if __name__ == "__main__":

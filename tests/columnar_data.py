@@ -127,12 +127,17 @@ def read_rows(recipe: Recipe, order: Any = None, files: Files | None = None) -> 
 
 
 def wav(num_frames: int) -> bytes:
+    return wav_of(np.arange(num_frames, dtype="<i2").reshape(-1, 1))
+
+
+def wav_of(frames: Any) -> bytes:
+    """Frames of 16 bits at 16 kHz, of shape (frames, channels)."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
-        out.setnchannels(1)
+        out.setnchannels(frames.shape[1])
         out.setsampwidth(2)
         out.setframerate(16000)
-        out.writeframes(np.arange(num_frames, dtype="<i2").tobytes())
+        out.writeframes(frames.astype("<i2").tobytes())
     return file.getvalue()
 
 

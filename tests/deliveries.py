@@ -157,4 +157,4 @@ def _frozen(value: Any) -> Any:
         value = value.numpy()
     if isinstance(value, np.ndarray):
         return str(value.dtype), value.shape, value.tobytes()
-    return repr(value)
+    return tuple(map(_frozen, value)) if isinstance(value, list) else repr(value)

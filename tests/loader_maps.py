@@ -7,7 +7,7 @@ import resource
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -149,3 +149,36 @@ def tensors(samples: list[Sample]) -> dict[str, Any]:
         "conjugate": torch.tensor([1 + 2j, 3 - 1j]).conj(),
         "yes": torch.tensor([True, False]),
     }
+
+
+class Named(NamedTuple):
+    tensor: Any
+
+
+def nested(samples: list[Sample]) -> dict[str, Any]:
+    """Arrays in collections of many kinds."""
+    pairs = ([np.array([0.0, 1.0]), np.array([2.0])], samples[0]["id"] and "text")
+    words = [np.array(["a"])]
+    return {"inputs": {"numbers": np.arange(5)}, "pairs": pairs, "named": Named(np.ones(2, bool)), "words": words}
+
+
+def bfloat16(sample: Sample) -> Sample:
+    import torch
+
+    return {**sample, "odd": torch.ones(2, dtype=torch.bfloat16)}
+
+
+def learned(sample: Sample) -> Sample:
+    import torch
+
+    return {**sample, "odd": torch.ones(2, requires_grad=True)}
+
+
+def sparse(sample: Sample) -> Sample:
+    import torch
+
+    return {**sample, "odd": torch.ones(2).to_sparse()}
+
+
+def dated(sample: Sample) -> Sample:
+    return {**sample, "at": np.zeros(3_000, "M8[s]")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import playhead
-from commands import started, strict_json
 
 ROOT = Path(__file__).parent.parent
 
@@ -96,26 +96,32 @@ def test_every_folder_and_file_that_a_page_names_exists(page):
     assert missing == []
 
 
-def test_the_pages_name_every_format_with_its_extensions_and_no_other(tmp_path):
-    assert formats_known(tmp_path, "format: unknown, path: a") == formats_named()
-    table = re.findall(r"^\| `\w+` \| ([^|]+) \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
-    assert formats_known(tmp_path, "path: a") == set(re.findall(r"`([\w-]*\.[\w.]+)`", " ".join(table)))
+REGISTRY = """
+import json
+from playhead.formats import registry
+registry._load_all()
+lengths = {name: known.default_length for name, known in registry._known.items()}
+shown = {name: "none" if length is None else f"`{length.field}` in {length.unit}" for name, length in lengths.items()}
+endings = sorted(ending for known in registry._known.values() for ending in known.extensions)
+print(json.dumps({"lengths": shown, "endings": endings}))
+"""
 
 
-def formats_known(folder, fields):
-    """The names or the extensions of formats, as the error of a source without either gives them."""
-    (folder / "recipe.yaml").write_text(f"sources: [{{name: s, {fields}}}]\nbatching: {{type: fixed, size: 1}}\n")
-    # In a process of its own, for other tests register formats of theirs.
-    error = strict_json(started(folder, "prepare", "recipe.yaml", "--json").stderr)["error"]
-    return set(error["expected"].removeprefix("one of: ").split(", "))
-
-
-def formats_named():
-    """The formats of the README, which are those of the table in docs/formats.md."""
-    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
-    (line,) = re.findall(r"^- \[Formats\].*$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert re.findall(r"`(\w+)`", line) == table
-    return set(table)
+def test_the_pages_name_every_format_with_its_extensions_and_length_and_no_other():
+    """In a process of its own, for other tests register formats of theirs."""
+    known = json.loads(run_python(REGISTRY))
+    readme, formats, recipe = ((ROOT / page).read_text() for page in ("README.md", "docs/formats.md", "docs/recipe.md"))
+    table = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", readme.split("## Formats")[1], re.MULTILINE)
+    assert dict(table) == known["lengths"]
+    names = sorted(known["lengths"])
+    assert [name for name, _ in table] == names
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", formats, re.MULTILINE)
+    assert [name for name, _ in rows] == names
+    assert (
+        sorted({ending for _, files in rows for ending in re.findall(r"`([\w-]*\.[\w.]+)`", files)}) == known["endings"]
+    )
+    (line,) = re.findall(r"^\| `format` \| (.+?), or one that another package adds", recipe, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", line) == names
 
 
 def test_every_folder_says_what_comes_in_and_what_goes_out():

@@ -29,7 +29,7 @@ class Toy:
         toc = blob = 0
         for data in open_file(files, shard.path("toc")).pieces():
             for line in data.splitlines(keepends=True):
-                name, _, size = line.decode().strip().partition(" ")
+                name, _, size = line.decode(errors="replace").strip().partition(" ")
                 if not size.isdecimal() or not line.endswith(b"\n"):
                     raise DataError(f"{shard.name}, byte {toc}: not a row", found=repr(line))
                 yield _chunk(1, toc, blob, spec, [int(size)], [hash_text(name)])

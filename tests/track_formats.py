@@ -75,8 +75,9 @@ class _MembersReader:
 
 
 def _parsed(shard: Shard, number: int, line: bytes, size: int) -> tuple[str, int, int]:
-    words = line.decode().split()
-    if len(words) != 3 or not line.endswith(b"\n") or int(words[1]) + int(words[2]) > size:
+    words = line.decode(errors="replace").split()
+    numbers = len(words) == 3 and words[1].isdecimal() and words[2].isdecimal()
+    if not numbers or not line.endswith(b"\n") or int(words[1]) + int(words[2]) > size:
         raise DataError(f"{shard.name}, row {number:,}: not a row of {shard.path('bytes')}", found=repr(line))
     return words[0], int(words[1]), int(words[1]) + int(words[2])
 
@@ -128,7 +129,10 @@ def _unpacked(file: File, first: int) -> tuple[int, list[str]]:
     data = file.read(first + HEADER, size)
     if len(header) < HEADER or len(data) < size:
         raise DataError(f"{file.path}, byte {first:,}: the block is truncated", found=f"{len(data):,} bytes")
-    return first + HEADER + size, zlib.decompress(data).decode().split("\n")
+    try:
+        return first + HEADER + size, zlib.decompress(data).decode().split("\n")
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{file.path}, byte {first:,}: the block is broken", found=str(error)) from error
 
 
 def _asked(spec: Spec, lengths: list[int], ids: list[str]) -> dict[str, Array]:

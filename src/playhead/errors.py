@@ -19,10 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import indent
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import Self
 
 _SHOWN_FAILURES = 20
 

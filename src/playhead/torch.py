@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
 from multiprocessing.context import BaseContext
+from types import NoneType
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from playhead.errors import RecipeError, SampleError
-from playhead.feed.batch import applied
+from playhead.feed.batch import applied, in_collections
 from playhead.feed.delivery import Delivery
 from playhead.feed.finishing import Finishing
+from playhead.feed.loader import whole_number
 from playhead.feed.pool import Inline, Pool, Results
 from playhead.feed.processes import Processes, WorkerOptions
 from playhead.feed.produce import Blueprint, Produced
@@ -28,6 +30,7 @@ from playhead.feed.rank_stream import RankStream
 from playhead.feed.tasks import Task
 from playhead.recipe.values import Recipe
 from playhead.store import Files
+from playhead.types import Array
 
 try:
     import torch
@@ -41,7 +44,13 @@ __all__ = ["DataLoader"]
 
 _DECIDED = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "dataset"}
 _DEFAULTS = {"in_order": True, "pin_memory_device": ""}  # options of torch's that have no other meaning here
+_PLAIN = {str, bytes, bool, int, float, NoneType}
 _PREFETCH_FACTOR = 2
+_LONGEST_TIMEOUT_SECONDS = 1e6  # 11 days: what is beyond it is not worth waiting for, and beyond what systems can wait
+
+
+class _OptionError(RecipeError, ValueError):
+    """An option with a value that it cannot have: torch's DataLoader raises a ValueError there."""
 
 
 class DataLoader(Delivery):
@@ -51,7 +60,8 @@ class DataLoader(Delivery):
     processes make `prefetch_factor` batches ahead each, are started by `multiprocessing_context`, call `worker_init_fn`
     with their number, and outlive an iteration if `persistent_workers`. A batch that takes a worker longer than
     `timeout` seconds is an error. `pin_memory` copies tensors to pinned memory, in a thread. `generator` seeds torch's,
-    numpy's and Python's global random numbers in workers; a map that takes a generator needs none of them.
+    numpy's and Python's global random numbers in workers; a map that takes a generator needs none of them. The options
+    of workers are attributes, too.
     """
 
     def __init__(
@@ -75,42 +85,53 @@ class DataLoader(Delivery):
         **others: Any,
     ) -> None:
         _check_others(others)
-        _check_number("num_workers", num_workers, 0)
-        _check_number("prefetch_factor", _PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor, 1)
         _check_timeout(timeout)
-        given = {"prefetch_factor": prefetch_factor, "timeout": timeout, "persistent_workers": persistent_workers}
+        num_workers = whole_number("num_workers", num_workers, 0, _OptionError)
         if not num_workers:
-            _check_without_workers({**given, "multiprocessing_context": multiprocessing_context})
-        stream = RankStream(recipe, split, rank, world_size)
+            _check_without_workers(prefetch_factor, timeout, persistent_workers, multiprocessing_context)
+        elif prefetch_factor is None:
+            prefetch_factor = _PREFETCH_FACTOR
+        else:
+            prefetch_factor = whole_number("prefetch_factor", prefetch_factor, 1, _OptionError)
+        self.num_workers, self.prefetch_factor, self.timeout = num_workers, prefetch_factor, timeout
+        self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
+        stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files)
         options = None
-        if num_workers:
-            blueprint.check_picklable()
+        if prefetch_factor is not None:
+            start_method = _start_method(multiprocessing_context)
+            if start_method != "fork":
+                blueprint.check_picklable()
+                _check_picklable(worker_init_fn)
             seed = (torch.default_generator if generator is None else generator).initial_seed()
             options = WorkerOptions(
                 num_workers,
-                prefetch_factor or _PREFETCH_FACTOR,
-                _start_method(multiprocessing_context),
+                prefetch_factor,
+                start_method,
                 persistent_workers,
-                timeout or None,
-                _Setup(num_workers, seed, _picklable(worker_init_fn)),
+                timeout if 0 < timeout <= _LONGEST_TIMEOUT_SECONDS else None,
+                _Setup(num_workers, seed, worker_init_fn),
             )
         pin = bool(pin_memory) and _can_pin()
         super().__init__(stream, blueprint, partial(_new_pool, blueprint, stream, options, pin))
 
 
 def _new_pool(blueprint: Blueprint, stream: RankStream, options: WorkerOptions | None, pin: bool) -> Pool:
+    as_they_are = blueprint.collate is None and blueprint.recipe.collate == "list"
     if options is None:
-        return _Tensors(Inline(blueprint), pin)
-    pool = _Tensors(Processes(blueprint, options, stream.describe))
+        return _Tensors(Inline(blueprint), as_they_are, pin)
+    pool = _Tensors(Processes(blueprint, options, stream.describe), as_they_are)
     return Finishing(pool, options.num * options.lookahead, _pinned) if pin else pool
 
 
 class _Tensors:
-    """A pool whose results are tensors, which share memory with the arrays they are made of."""
+    """A pool whose results are tensors, which share memory with the arrays they are made of.
 
-    def __init__(self, pool: Pool, pin: bool = False) -> None:
-        self._pool, self._pin = pool, pin
+    Samples that the recipe delivers `as_they_are` stay so.
+    """
+
+    def __init__(self, pool: Pool, as_they_are: bool, pin: bool = False) -> None:
+        self._pool, self._as_they_are, self._pin = pool, as_they_are, pin
 
     def results(self, tasks: Iterator[Task]) -> Results:
         with closing(self._pool.results(tasks)) as found:
@@ -120,18 +141,26 @@ class _Tensors:
         self._pool.close()
 
     def _made(self, task: Task, produced: Produced) -> tuple[Task, Produced]:
-        payload = {name: _tensor(name, value) for name, value in produced.payload.items()}
-        made = replace(produced, payload=payload)
-        return task, _pinned(made) if self._pin else made
+        if not self._as_they_are:
+            payload = {name: _tensors(name, value) for name, value in produced.payload.items()}
+            produced = replace(produced, payload=payload)
+        return task, _pinned(produced) if self._pin else produced
 
 
 def _pinned(produced: Produced) -> Produced:
     return replace(produced, payload=applied(produced.payload, "pin_memory", lambda value: value.pin_memory()))
 
 
-def _tensor(name: str, value: Any) -> Any:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
+def _tensors(name: str, value: Any) -> Any:
+    """A value of a field with tensors for its arrays of numbers, in collections too."""
+    if isinstance(value, np.ndarray):
+        return _tensor(name, value) if value.dtype.kind in "biufc" else value
+    if type(value) is list and {*map(type, value)} <= _PLAIN:
         return value
+    return in_collections(value, partial(_tensors, name))
+
+
+def _tensor(name: str, value: Array) -> torch.Tensor:
     # Torch takes neither foreign byte orders nor views that run backwards, and warns of arrays it may not write to. Of
     # two dtypes that are the same on this machine (numpy makes "unsigned long long" of large numbers) it knows one.
     ready = np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
@@ -173,7 +202,7 @@ def _start_method(context: str | BaseContext | None) -> str:
         context = context.get_start_method()
     known = multiprocessing.get_all_start_methods()
     if context is not None and context not in known:
-        raise RecipeError(
+        raise _OptionError(
             "multiprocessing_context: this way to start processes is not known",
             found=repr(context),
             expected=f"one of: {', '.join(known)}; or a context of multiprocessing",
@@ -188,7 +217,7 @@ def _can_pin() -> bool:
     return False
 
 
-def _picklable(function: Callable[[int], None] | None) -> Callable[[int], None] | None:
+def _check_picklable(function: Callable[[int], None] | None) -> None:
     try:
         pickle.dumps(function)
     except Exception as error:
@@ -196,8 +225,8 @@ def _picklable(function: Callable[[int], None] | None) -> Callable[[int], None] 
             "worker_init_fn: this function cannot be sent to worker processes",
             found=f"{type(error).__name__}: {error}",
             expected="a function at the top level of a module",
+            fix='move it to a module, or fork the workers (multiprocessing_context="fork")',
         ) from error
-    return function
 
 
 def _check_others(others: dict[str, Any]) -> None:
@@ -211,29 +240,28 @@ def _check_others(others: dict[str, Any]) -> None:
         if name not in _DEFAULTS:
             raise TypeError(f"DataLoader got an unexpected keyword argument {name!r}")
         if value != _DEFAULTS[name]:
-            raise RecipeError(
+            raise _OptionError(
                 f"{name}: this loader has no such choice", found=repr(value), expected=repr(_DEFAULTS[name])
             )
 
 
-def _check_number(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise RecipeError(
-            f"{name}: this number cannot be used", found=repr(value), expected=f"a whole number from {least}"
-        )
-
-
 def _check_timeout(timeout: Any) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout < float("inf"):
-        raise RecipeError(
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float | np.number) or not 0 <= timeout < float("inf"):
+        raise _OptionError(
             "timeout: this number cannot be used", found=repr(timeout), expected="seconds; 0 waits as long as it takes"
         )
 
 
-def _check_without_workers(options: dict[str, Any]) -> None:
-    for name, value in options.items():
-        if value:
-            raise RecipeError(
+def _check_without_workers(prefetch_factor: Any, timeout: Any, persistent_workers: Any, context: Any) -> None:
+    given = {
+        "prefetch_factor": (prefetch_factor, None),
+        "timeout": (timeout, 0),
+        "persistent_workers": (persistent_workers, False),
+        "multiprocessing_context": (context, None),
+    }
+    for name, (value, default) in given.items():
+        if value != default:
+            raise _OptionError(
                 f"{name}: has a meaning only with worker processes",
                 found=f"{name}={value!r}, num_workers=0",
                 fix=f"give num_workers, or leave {name} out",

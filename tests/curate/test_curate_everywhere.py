@@ -72,7 +72,7 @@ def test_manifests_and_recordings_in_memory_are_curated_within_one_process(tmp_p
         MEMORY.write(f"memory://talks/deep/{i}.wav", (tmp_path / f"{i}.wav").read_bytes())
     MEMORY.write("memory://talks/deep/in.jsonl", manifest.read_bytes())
     for words, out in (([str(manifest)], "local"), (["memory://talks"], "memory")):
-        report = curate_windows(words, tmp_path / out, CUT, workers=1, shards=ShardConfig())
+        report = curate_windows(words, tmp_path / out, CUT, rows_per_shard=2, shards=ShardConfig())
         assert report.shards is not None
         assert report.shards.num_windows == 12
     local, memory = (lines(tmp_path / out / "windows.jsonl") for out in ("local", "memory"))

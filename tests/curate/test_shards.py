@@ -19,7 +19,7 @@ from webdataset.tariterators import group_by_keys, tar_file_iterator
 from playhead.curate.shards import ShardConfig, ShardsProgress, ShardsReport, write_shards
 from playhead.errors import DataError, RecipeError, SampleError, StoreError
 from playhead.feed.loader import Loader
-from playhead.jobs import Ray
+from playhead.jobs import Engine, Local, Ray
 from playhead.prepare import prepare
 from playhead.recipe.values import Recipe
 from playhead.store import MEMORY, MemoryFiles
@@ -54,6 +54,9 @@ def windows(num_files: int = 3, each: int = 4) -> list[Row]:
     ]
 
 
+ALONE = Local(1)
+
+
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
     for file in range(3):
@@ -61,7 +64,7 @@ def manifest(tmp_path: Path) -> Path:
     return write_jsonl(tmp_path / "windows.jsonl", windows())
 
 
-def cut(manifest: Path, engine: Any = 1, **fields: Any) -> ShardsReport:
+def cut(manifest: Path, engine: Engine = ALONE, **fields: Any) -> ShardsReport:
     return write_shards(manifest, manifest.parent / "out", ShardConfig(**{"windows_per_shard": 5, **fields}), engine)
 
 
@@ -143,7 +146,7 @@ def test_neither_workers_nor_engines_change_a_byte(manifest: Path, ray_cluster: 
     cut(manifest)
     expected = bytes_of(tmp_path / "out")
     engine = Ray(ray_cluster)
-    for other in (2, engine):
+    for other in (Local(2), engine):
         for path in (tmp_path / "out").iterdir():
             path.unlink()
         assert cut(manifest, other).kept_shards == 0
@@ -188,7 +191,7 @@ def test_relative_paths_begin_at_the_root_and_absolute_ones_do_not(manifest: Pat
 
 BAD = [
     ({"audio_filepath": "audio/gone.wav"}, "audio/gone.wav: no such file"),
-    ({"audio_filepath": "windows.jsonl"}, "windows.jsonl: is not an audio file that can be read"),
+    ({"audio_filepath": "windows.jsonl"}, "windows.jsonl: is not an audio file that can be decoded"),
     ({"offset": 1.9, "duration": 0.2}, "a segment of 0.2 s, from 1.9 s on"),
     ({"offset": -0.5}, "the segment is not within the recording"),
     ({"duration": 0}, "the segment is not within the recording"),
@@ -248,9 +251,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(manifest: Path, tmp_p
         tmp_path / "windows.jsonl", [row | {"id": f"{row['id']}-{i}"} for i in range(99) for row in windows()]
     )
     code = (
-        "import sys\nfrom playhead.curate.shards import ShardConfig, write_shards\n"
+        "from playhead.curate.shards import ShardConfig, write_shards\nfrom playhead.jobs import Local\n"
         "if __name__ == '__main__':\n"
-        f"    write_shards({str(long)!r}, {str(tmp_path / 'out')!r}, ShardConfig(windows_per_shard=5), 2)\n"
+        f"    write_shards({str(long)!r}, {str(tmp_path / 'out')!r}, ShardConfig(windows_per_shard=5), Local(2))\n"
     )
     (tmp_path / "run.py").write_text(code)
     with subprocess.Popen([sys.executable, str(tmp_path / "run.py")]) as process:
@@ -258,7 +261,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(manifest: Path, tmp_p
             assert process.poll() is None
             time.sleep(0.005)
         os.kill(process.pid, signal.SIGKILL)
-    resumed = cut(long, 2)
+    resumed = cut(long, Local(2))
     assert 10 <= resumed.kept_shards < resumed.num_shards == 238
     found = bytes_of(tmp_path / "out")
     for path in (tmp_path / "out").iterdir():
@@ -269,7 +272,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(manifest: Path, tmp_p
 
 def test_progress_tells_every_shard(manifest: Path, tmp_path: Path) -> None:
     seen: list[ShardsProgress] = []
-    write_shards(manifest, tmp_path / "out", ShardConfig(windows_per_shard=5), 1, seen.append)
+    write_shards(manifest, tmp_path / "out", ShardConfig(windows_per_shard=5), progress=seen.append)
     assert [(Path(one.shard).name, one.num_windows, one.done_shards) for one in seen] == [
         ("audio-00000.tar", 5, 1),
         ("audio-00001.tar", 5, 2),

@@ -210,10 +210,17 @@ def test_more_than_pad_to_allows_is_refused() -> None:
         pad([{"tokens": [1, 2, 3]}], length=2)
 
 
-@pytest.mark.parametrize(("value", "kind"), [(0.5, np.int64), (-1, np.uint8), (300, np.uint8)])
+@pytest.mark.parametrize(
+    ("value", "kind"), [(0.5, np.int64), (-1, np.uint8), (300, np.uint8), (1, "U3"), (1, "S3"), (1, "M8[s]")]
+)
 def test_a_padding_value_is_not_bent_to_fit(value: float, kind: Any) -> None:
     with pytest.raises(SampleError, match='field "tokens" cannot be padded with'):
         pad([{"tokens": np.ones(2, kind)}, {"tokens": np.ones(1, kind)}], Collation(pad_values={"tokens": value}))
+
+
+def test_complex_numbers_are_padded_with_a_number() -> None:
+    samples = [{"tokens": np.full(2, 1j, np.complex64)}, {"tokens": np.full(1, 2j, np.complex64)}]
+    assert pad(samples, Collation(pad_values={"tokens": 0.5}))["tokens"].tolist() == [[1j, 1j], [2j, 0.5]]
 
 
 @pytest.mark.parametrize("odd", [[1, None, 3], ["a", "b", "c"], [[1, 2], [3, 4], [5, 6]]])

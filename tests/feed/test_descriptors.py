@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gc
-import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from few_descriptors import few_left
 
 from deliveries import LANES, stream
 from playhead import Loader, NotPreparedError, PlayheadError, Recipe, StoreError
@@ -90,33 +88,13 @@ def num_open() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@contextmanager
-def none_left() -> Iterator[None]:
-    """No file can be opened inside."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], highest + 1), limits[1]))
-    held = []
-    try:
-        while True:
-            held.append(os.open(os.devnull, os.O_RDONLY))
-    except OSError:
-        pass
-    try:
-        yield
-    finally:
-        for descriptor in held:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
 def test_index_files_that_cannot_be_opened_for_want_of_descriptors_say_so(tmp_path: Path) -> None:
     recipe = stream(tmp_path, "fixed")
-    with none_left(), pytest.raises(StoreError, match="ulimit -n") as caught:
+    with few_left(), pytest.raises(StoreError, match="ulimit -n") as caught:
         table_of(recipe)
     assert "meta.json" in caught.value.problem
     path = table_of(recipe).index.directory / "lengths.npy"
-    with none_left(), pytest.raises(StoreError, match="ulimit -n") as caught:
+    with few_left(), pytest.raises(StoreError, match="ulimit -n") as caught:
         map_array(path, np.uint32)
     assert str(path) in caught.value.problem
     path.unlink()
@@ -126,7 +104,7 @@ def test_index_files_that_cannot_be_opened_for_want_of_descriptors_say_so(tmp_pa
 
 def test_preparing_for_want_of_descriptors_says_so(tmp_path: Path) -> None:
     recipe = stream(tmp_path, "fixed")
-    with none_left(), pytest.raises(PlayheadError, match="ulimit -n"):
+    with few_left(), pytest.raises(PlayheadError, match="ulimit -n"):
         prepare(recipe, workers=1)
 
 
@@ -140,7 +118,7 @@ def test_data_files_for_want_of_descriptors_are_an_error_and_never_substituted(
     for _ in range(LANES * 2):
         next(batches)
     fresh = iter(Loader(recipe))
-    with none_left(), pytest.raises(StoreError, match="ulimit -n") as caught:
+    with few_left(), pytest.raises(StoreError, match="ulimit -n") as caught:
         fresh.__next__()
     assert str(tmp_path) in caught.value.problem
     assert list(tmp_path.glob(".playhead/quarantine/*/*")) == []
@@ -158,7 +136,7 @@ def test_files_kept_open_are_closed_when_descriptors_run_out(tmp_path: Path) -> 
         paths.append(str(path))
     files = LocalFiles()
     read_all(files, paths[:10])
-    with none_left():
+    with few_left():
         assert read_all(files, paths[10:]) == [bytes([i]) for i in range(10, 20)]
 
 

@@ -64,6 +64,16 @@ def test_plain_lists_and_dictionaries_are_collated_as_others_are(
     assert outcome(samples, how, length) == outcome(slow, how, length)
 
 
+@pytest.mark.parametrize("sizes", [[20_000] * 3, [20_000, 0, 700], [3] * 400, [700, 3] * 200])
+@pytest.mark.parametrize("masks", ["always", "never"])
+def test_large_lists_are_collated_as_others_are(sizes: list[int], masks: Any) -> None:
+    samples = [{"x": [row + k for k in range(size)]} for row, size in enumerate(sizes)]
+    slow = [{"x": np.array(sample["x"], np.int64)} for sample in samples]
+    how = Collation(None, "x", {"x": -7}, masks=masks)
+    for length in (None, 20_001):
+        assert outcome(samples, how, length) == outcome(slow, how, length)
+
+
 @given(LISTS, DTYPES)
 def test_numbers_end_to_end_are_the_arrays_end_to_end(lists: list[list[Any]], dtype: str | None) -> None:
     declared: Dtype | None = None if dtype is None else np.dtype(dtype)

@@ -158,24 +158,39 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("num_kills", [4, pytest.param(50, marks=pytest.mark.full)])
+KINDS = [("torch", "fork"), ("numpy", "spawn"), ("numpy", "forkserver"), ("torch", "spawn"), ("torch", "forkserver")]
+
+
+def start_heavy(recipe: Path, kind: tuple[str, str], out: Path, **environment: str) -> subprocess.Popen[bytes]:
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, HERE / "heavy_process.py", recipe, *kind, out]
+    return subprocess.Popen(command, env={**os.environ, **environment, "PYTHONPATH": paths}, start_new_session=True)
+
+
+def delivers(out: Path) -> bool:
+    return out.exists() and out.read_text().count("\n") > 1
+
+
+def workers_in(out: Path) -> list[int]:
+    return [*map(int, out.read_text().split("\n")[0].split())]
+
+
+@pytest.mark.parametrize("num_kills", [6, pytest.param(50, marks=pytest.mark.full)])
 def test_owners_and_workers_killed_at_any_moment_leave_no_process_and_no_shared_memory(
     heavy: Path, tmp_path: Path, num_kills: int
 ) -> None:
     chance = random.Random(num_kills)  # noqa: S311
     before = shared_memory()
-    paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     for kill in range(num_kills):
         out = tmp_path / f"{kill}.txt"
-        command = [sys.executable, HERE / "heavy_process.py", heavy, ("spawn", "forkserver")[kill % 4 == 3], out]
-        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, start_new_session=True)
+        process = start_heavy(heavy, KINDS[kill % len(KINDS)], out)
         try:
             if chance.random() < 0.2:  # while its workers start, at the latest
                 until(lambda process=process: len(session_of(process)) > 1, process)
                 victim = process.pid
             else:
-                until(lambda out=out: out.exists() and out.read_text().count("\n") > 1, process)
-                victim = chance.choice([process.pid, *map(int, out.read_text().split("\n")[0].split())])
+                until(lambda out=out: delivers(out), process)
+                victim = chance.choice([process.pid, *workers_in(out)])
             time.sleep(chance.random() / 5)
             os.kill(victim, signal.SIGKILL)
             assert process.wait(PATIENCE_SECONDS) == (-signal.SIGKILL if victim == process.pid else 3)
@@ -184,3 +199,31 @@ def test_owners_and_workers_killed_at_any_moment_leave_no_process_and_no_shared_
             for pid in session_of(process):
                 os.kill(pid, signal.SIGKILL)
     assert shared_memory() == before
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_workers_end_with_their_owner_though_a_fork_of_it_lives_on(
+    heavy: Path, tmp_path: Path, kind: tuple[str, str]
+) -> None:
+    out = tmp_path / "out.txt"
+    process = start_heavy(heavy, kind, out, FORKS="1")
+    try:
+        until(lambda: delivers(out), process)
+        workers = {*workers_in(out)}
+        process.kill()
+        process.wait()
+        until(lambda: workers.isdisjoint(session_of(process)))
+        assert session_of(process) != []  # the fork
+    finally:
+        for pid in session_of(process):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_ctrl_c_while_workers_start_is_heard_of_from_their_owner_alone(
+    job: tuple[Path, Recipe, list[str]], start: Callable[..., tuple[subprocess.Popen[bytes], Path]]
+) -> None:
+    process, _ = start(job[0], workers=2)
+    until(lambda: len(session_of(process)) > 2, process)  # the first of them, beside what multiprocessing starts
+    os.killpg(process.pid, signal.SIGINT)
+    until(lambda: session_of(process) == [])
+    assert process.stderr.read().count(b"Traceback") <= 1

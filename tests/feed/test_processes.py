@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import loader_maps
@@ -29,7 +31,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, list[Seen],
 
 
 def workers_of(loader: Loader) -> list[int]:
-    return [worker._process.pid for worker in loader._pool._workers]
+    return [worker.process.pid for worker in loader._pool._workers]
 
 
 def is_running(pid: int) -> bool:
@@ -213,3 +215,28 @@ def test_a_script_without_a_main_guard_is_told_so(mixed: Any, tmp_path: Path, lo
     assert error.startswith("playhead.errors.WorkerError: a worker process ran the script that starts workers")
     assert 'under `if __name__ == "__main__":`' in error
     assert "bootstrapping" not in done.stderr
+
+
+def _in_a_daemon(recipe: Recipe, found: Any) -> None:
+    try:
+        next(iter(Loader(recipe, workers=1)))
+    except WorkerError as error:
+        found.put(str(error))
+
+
+def test_a_daemonic_process_which_can_have_no_workers_is_told_so(mixed: Any) -> None:
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    process = context.Process(target=_in_a_daemon, args=(mixed[0], found), daemon=True)
+    process.start()
+    process.join()
+    assert not found.empty()
+    message = found.get()
+    assert "Python lets a daemonic process have no children" in message
+    assert "or with worker threads" in message
+
+
+def test_the_number_of_workers_may_be_one_of_numpy(mixed: Any) -> None:
+    loader = Loader(mixed[0], workers=np.int64(1), lookahead=np.uint8(1), worker_kind="thread")
+    assert seen(next(iter(loader))) == mixed[1][0]
+    loader.close()

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import multiprocessing
 import os
 import pickle
+import socket
 from collections.abc import Iterator
 from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import hypothesis.extra.numpy as arrays_of
 import numpy as np
 import pytest
+from few_descriptors import few_left
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loader_maps
-from deliveries import npy, seen
+from deliveries import npy, seen, stream
 from playhead import Loader, Recipe, StoreError
-from playhead.feed.segments import SMALLEST_SHARED_BYTES, Arena, Segments
+from playhead.feed.arena import SMALLEST_SHARED_BYTES, Arena
+from playhead.feed.segments import Segments
 from playhead.feed.transport import pack, unpack
 from playhead.prepare import prepare
 from small_data import write_tar
@@ -71,6 +76,7 @@ def test_batches_that_are_kept_are_never_overwritten_and_segments_stay_within_th
         kept = list(islice(loader, NUM_BATCHES))
         segments = loader._pool._segments
         assert len(segments) == segments.most < NUM_BATCHES
+        assert len(segments._held) == (2 + 1) * 2 + 1  # the others are copies
         assert [seen(batch) for batch in kept] == expected
     assert [seen(batch) for batch in kept] == expected  # and after the workers are gone
     del kept
@@ -147,9 +153,9 @@ def test_an_iteration_left_in_the_middle_keeps_its_workers_and_goes_on(heavy: An
     recipe, expected = heavy
     with Loader(recipe, workers=2) as loader:
         found = [seen(batch) for batch in islice(loader, 4)]
-        workers = [worker._process.pid for worker in loader._pool._workers]
+        workers = [worker.process.pid for worker in loader._pool._workers]
         found += [seen(batch) for batch in islice(loader, 4)]
-        assert [worker._process.pid for worker in loader._pool._workers] == workers
+        assert [worker.process.pid for worker in loader._pool._workers] == workers
         assert found == expected[:8]
 
 
@@ -172,6 +178,99 @@ def test_where_shared_memory_has_no_room_batches_travel_through_pipes(heavy: Any
     assert "shared memory has no room for a batch" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
+def test_where_memfd_is_blocked_segments_are_unlinked_shared_memory(
+    heavy: Any, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def blocked(*_: Any) -> int:
+        raise OSError(code, os.strerror(code))
+
+    recipe, expected = heavy
+    monkeypatch.setattr(os, "memfd_create", blocked)
+    with Loader(recipe, workers=1) as loader:
+        kept = list(islice(loader, 5))
+        assert "/dev/shm/playhead-" in Path("/proc/self/maps").read_text()  # noqa: S108
+        assert [seen(batch) for batch in kept] == expected[:5]
+
+
+@pytest.mark.parametrize("num_left", [0, 1, 2, 3])
+def test_where_descriptors_run_out_batches_that_are_kept_are_copied(heavy: Any, num_left: int) -> None:
+    recipe, expected = heavy
+    with Loader(recipe, workers=2) as loader:
+        batches = iter(loader)
+        kept = [next(batches)]
+        with few_left(num_left):
+            kept += islice(batches, NUM_BATCHES - 1)
+        assert [seen(batch) for batch in kept] == expected
+
+
+@pytest.mark.parametrize("num_left", range(0, 16, 3))
+def test_too_few_descriptors_for_workers_are_an_error_that_names_the_limit(heavy: Any, num_left: int) -> None:
+    recipe, expected = heavy
+    found = []
+    loader = Loader(recipe, workers=2)
+    with few_left(num_left):
+        try:
+            found.append(seen(next(iter(loader))))
+        except StoreError as error:
+            assert num_left < 15
+            assert "ulimit -n" in error.fix  # noqa: PT017 - how many are enough depends on what else is open
+            assert not loader._pool._workers
+        else:
+            assert num_left > 8
+    found += [seen(batch) for batch in islice(loader, 3)]
+    assert found == expected[: len(found)]
+    loader.close()
+
+
+def test_a_default_time_out_of_sockets_does_not_matter(heavy: Any) -> None:
+    recipe, expected = heavy
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(0.001)
+    try:
+        with Loader(recipe, workers=2) as loader:
+            assert [seen(batch) for batch in islice(loader, NUM_BATCHES)] == expected
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def shared_bytes(loader: Loader) -> int:
+    return sum(os.fstat(descriptor).st_size for descriptor in loader._pool._segments._descriptors.values())
+
+
+def test_fields_of_dates_take_no_more_memory_from_batch_to_batch(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "fixed", map="loader_maps:dated")
+    with Loader(recipe, workers=1) as loader:
+        sizes = [(batch["at"].nbytes, shared_bytes(loader)) for batch in islice(loader, 40)]
+    assert min(size for size, _ in sizes) > SMALLEST_SHARED_BYTES
+    assert max(shared for _, shared in sizes) <= 3 << 18
+
+
+def test_segments_that_were_made_for_batches_kept_go_with_them(heavy: Any) -> None:
+    recipe, _ = heavy
+    with Loader(recipe, workers=2) as loader:
+        batches = iter(loader)
+        kept = list(islice(batches, 10))
+        assert len(loader._pool._segments) == 10
+        kept.clear()
+        for batch in islice(batches, 60):
+            del batch
+        assert len(loader._pool._segments) == 4
+
+
+def test_the_memory_of_a_batch_that_is_far_larger_than_the_others_is_given_back(tmp_path: Path) -> None:
+    sizes = [20_000_000 if i == 7 else 50_000 for i in range(100)]
+    write_tar(tmp_path / "a.tar", [(f"{i:03}.npy", npy(np.zeros(size, np.uint8))) for i, size in enumerate(sizes)])
+    source = {"name": "a", "path": "a.tar", "shuffle": "none"}
+    recipe = Recipe.parse({"sources": [source], "batching": {"type": "fixed", "size": 1}, "epochs": 3}, tmp_path)
+    prepare(recipe, workers=1)
+    with Loader(recipe, workers=2) as loader:
+        sizes = [(batch["npy"].nbytes, shared_bytes(loader)) for batch in loader]
+    assert [shared > 20_000_000 for size, shared in sizes if size == 20_000_000] == [True] * 3
+    assert max(shared for _, shared in sizes) < 50_000_000
+    assert sizes[99][1] < 4 << 20
+
+
 def test_no_descriptor_for_a_segment_is_an_error_that_says_so(heavy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: Any) -> int:
         raise OSError(24, os.strerror(24))
@@ -188,22 +287,33 @@ def test_no_descriptor_for_a_segment_is_an_error_that_says_so(heavy: Any, monkey
 def ends() -> Iterator[tuple[Arena, Segments]]:
     """Both ends in one process, joined by a real pipe."""
     arena: list[Arena] = []
-    reader, writer = multiprocessing.Pipe(duplex=False)
-    arena.append(Arena(reader))
-    segments = Segments(1, 2, writer, lambda number, fd: arena[0].announced(number, os.dup(fd)))
-    for _ in range(2):
-        segments.add()
+    reader, writer = os.pipe()
+    arena.append(Arena(Connection(reader, writable=False)))
+
+    def announce(number: int, descriptor: int | None) -> None:
+        if descriptor is None:
+            arena[0].forget(number)
+        else:
+            arena[0].announced(number, os.dup(descriptor))
+
+    segments = Segments(1, 2, writer, announce)
     yield arena[0], segments
     segments.close()
 
 
 DTYPES = st.one_of(
-    arrays_of.integer_dtypes(), arrays_of.floating_dtypes(), arrays_of.complex_number_dtypes(), st.just(np.dtype(bool))
+    arrays_of.integer_dtypes(),
+    arrays_of.floating_dtypes(),
+    arrays_of.complex_number_dtypes(),
+    arrays_of.datetime64_dtypes(),
+    arrays_of.timedelta64_dtypes(),
+    arrays_of.unicode_string_dtypes(max_len=3),
+    st.sampled_from([np.dtype(bool), np.dtype([("at", "M8[s]"), ("size", ">i2")])]),
 )
 ARRAYS = arrays_of.arrays(DTYPES, arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
 LARGE = st.builds(np.tile, ARRAYS, st.sampled_from([1, 5_000]))
 VALUES = st.recursive(
-    st.one_of(LARGE, st.integers(), st.text(), st.binary(), st.none()),
+    st.one_of(LARGE, st.integers(), st.text(), st.binary(), LARGE.map(np.ndarray.tobytes), st.none()),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=2), inner, max_size=3)),
     max_leaves=6,
 )
@@ -230,18 +340,49 @@ def test_what_arrives_is_what_was_sent_whatever_it_is_made_of(
             value = arena.empty(value.shape, value.dtype)
             value[...] = given_value
         elif isinstance(value, np.ndarray) and value.ndim and data.draw(st.booleans()):
-            value = value[::-1]
+            value = data.draw(st.sampled_from([value[::-1], value.T, value[::2]]))
         expected = frozen(pickle.loads(pickle.dumps(value, protocol=5)))  # noqa: S301
+        segments.prepare_to_wait()
         message = pack(value, arena)
-        segments.ensure_progress()
         arrivals.append((unpack(message, segments), expected))
     for found, expected in arrivals:
         assert frozen(found) == expected
     assert len(segments) <= segments.most
 
 
+def test_what_is_made_in_a_segment_and_not_sent_leaves_no_trace_there(ends: tuple[Arena, Segments]) -> None:
+    arena, segments = ends
+    segments.prepare_to_wait()
+    for _ in range(5):
+        arena.empty((1_000_000,), np.uint8)
+        assert unpack(pack("small", arena), segments) == "small"
+        assert arena._used == 0
+    assert len(arena._mappings[arena._number]) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros((1_000, 200), np.float32).T[::2],
+        np.zeros(100_000, np.int64)[::-1],
+        np.zeros(100_000, "M8[ms]"),
+        np.zeros(100_000, [("at", "M8[s]"), ("size", "i2")]),
+        [b"x" * 300_000, "é" * 100_000],
+        list(range(100_000)),
+    ],
+    ids=["transposed", "backwards", "dates", "records", "bytes and text", "numbers"],
+)
+def test_whatever_is_large_goes_through_shared_memory(ends: tuple[Arena, Segments], value: Any) -> None:
+    arena, segments = ends
+    segments.prepare_to_wait()
+    message = pack(value, arena)
+    assert len(message) < 1_000
+    assert frozen(unpack(message, segments)) == frozen(pickle.loads(pickle.dumps(value, protocol=5)))  # noqa: S301
+
+
 def test_arrays_made_in_a_segment_are_not_copied_to_be_sent(ends: tuple[Arena, Segments]) -> None:
     arena, segments = ends
+    segments.prepare_to_wait()
     made = [arena.empty((100, 1_000), np.float32), arena.empty((5, 50_000), np.int64), arena.empty((3,), np.int64)]
     for number, array in enumerate(made):
         array[...] = number

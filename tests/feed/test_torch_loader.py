@@ -21,9 +21,11 @@ import pytest
 import torch
 
 import loader_maps
-from deliveries import Seen, deliver, rounds, saved, seen, stream, woven
+from deliveries import Seen, deliver, npy, rounds, saved, seen, stream, woven
 from playhead import Loader, Recipe, RecipeError, SampleError, WorkerError
+from playhead.prepare import prepare
 from playhead.torch import DataLoader
+from small_data import write_tar
 
 NUM_BATCHES = 24
 OPTIONS: list[dict[str, Any]] = [
@@ -32,6 +34,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"num_workers": 1, "prefetch_factor": 5, "persistent_workers": True},
     {"num_workers": 3, "prefetch_factor": 1, "pin_memory": False},
 ]
+SPAWN: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "spawn"}
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +193,7 @@ def test_what_the_recipe_decides_is_not_taken_as_an_option(mixed: Any, option: s
 
 def test_a_function_that_cannot_travel_is_refused_before_workers_start(mixed: Any) -> None:
     with pytest.raises(RecipeError, match="cannot be sent to worker processes"):
-        DataLoader(mixed[0], num_workers=1, map=lambda sample: sample)
+        DataLoader(mixed[0], **SPAWN, map=lambda sample: sample)
 
 
 def test_awkward_arrays_of_a_collate_function_become_tensors(tmp_path: Path) -> None:
@@ -269,7 +272,7 @@ def test_the_random_numbers_of_a_training_do_not_depend_on_where_its_loader_was_
         ({"num_workers": 1, "timeout": -1}, "timeout: this number cannot be used"),
         ({"num_workers": 1, "timeout": float("nan")}, "timeout: this number cannot be used"),
         ({"num_workers": 1, "multiprocessing_context": "thread"}, "this way to start processes is not known"),
-        ({"num_workers": 1, "worker_init_fn": lambda _: None}, "worker_init_fn: this function cannot be sent"),
+        ({**SPAWN, "worker_init_fn": lambda _: None}, "worker_init_fn: this function cannot be sent"),
         ({"in_order": False}, "in_order: this loader has no such choice"),
     ],
 )
@@ -342,6 +345,89 @@ def test_tensors_of_a_collate_function_arrive_as_they_were(tmp_path: Path) -> No
     del there, tensor
     gc.collect()  # what other tests left
     assert "memfd:playhead" not in Path("/proc/self/maps").read_text()
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, list[Seen]]:
+    """Two passes of signals of many sizes, all of them shared, and what one process delivers of them."""
+    folder = tmp_path_factory.mktemp("heavy")
+    members = [(f"{i:03}.npy", npy(np.arange(6_000 + 911 * (i % 17), dtype=np.float32) + i)) for i in range(40)]
+    write_tar(folder / "a.tar", members)
+    values = {"sources": [{"name": "a", "path": "a.tar"}], "batching": {"type": "fixed", "size": 3}, "epochs": 2}
+    recipe = Recipe.parse({**values, "seed": 3}, folder)
+    prepare(recipe, workers=1)
+    return recipe, [seen(batch) for batch in Loader(recipe)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_tensors_that_are_kept_are_never_overwritten(heavy: Any, method: str) -> None:
+    recipe, expected = heavy
+    with DataLoader(recipe, num_workers=2, multiprocessing_context=method) as loader:
+        kept = [*loader]
+        assert all(isinstance(batch["npy"], torch.Tensor) for batch in kept)
+        assert [seen(batch) for batch in kept] == expected
+        loader.next_round()
+        parts = [(batch["npy"][0, 5:9], batch["npy"][0, 5:9].tolist()) for batch in islice(loader, 20)]
+    assert [seen(batch) for batch in kept] == expected  # and after the workers are gone
+    assert all(part.tolist() == numbers for part, numbers in parts)
+
+
+def test_options_may_be_numbers_of_numpy_and_are_attributes(mixed: Any) -> None:
+    options = {"num_workers": np.int64(1), "prefetch_factor": np.int64(3), "timeout": np.float32(5)}
+    loader = DataLoader(mixed[0], **options, persistent_workers=True)
+    assert (loader.num_workers, loader.prefetch_factor, loader.timeout) == (1, 3, 5)
+    assert (loader.persistent_workers, loader.pin_memory) == (True, False)
+    loader = DataLoader(mixed[0], num_workers=2)
+    assert (loader.num_workers, loader.prefetch_factor, loader.timeout) == (2, 2, 0)
+    assert (DataLoader(mixed[0]).num_workers, DataLoader(mixed[0]).prefetch_factor) == (0, None)
+
+
+def test_an_option_that_cannot_be_is_a_value_error_as_in_torch(mixed: Any) -> None:
+    for options in ({"num_workers": -1}, {"num_workers": 1, "timeout": -1}, {"persistent_workers": True}):
+        with pytest.raises(ValueError, match=f"^{list(options)[-1]}: ") as caught:
+            DataLoader(mixed[0], **options)
+        assert isinstance(caught.value, RecipeError)
+        with pytest.raises(ValueError, match=f"^{list(options)[-1]}: "):
+            raise pickled(caught.value)
+
+
+@pytest.mark.parametrize("timeout", [1e9, 1e300])
+def test_a_timeout_beyond_what_can_be_waited_for_is_none(mixed: Any, timeout: float) -> None:
+    with DataLoader(mixed[0], num_workers=1, timeout=timeout) as loader:
+        assert seen(next(iter(loader))) == mixed[1][0]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_arrays_in_collections_of_a_collate_function_become_tensors(tmp_path: Path, num_workers: int) -> None:
+    recipe = stream(tmp_path, "fixed", collate="loader_maps:nested")
+    with DataLoader(recipe, num_workers=num_workers) as loader:
+        batch = next(iter(loader))
+    assert batch["inputs"]["numbers"].tolist() == [*range(5)]
+    assert [tensor.tolist() for tensor in batch["pairs"][0]] == [[0.0, 1.0], [2.0]]
+    assert batch["pairs"][1] == "text"
+    assert isinstance(batch["named"], loader_maps.Named)
+    assert batch["named"].tensor.dtype == torch.bool
+    assert isinstance(batch["words"][0], np.ndarray)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_samples_that_are_delivered_as_they_are_stay_so(tmp_path: Path, num_workers: int) -> None:
+    recipe = stream(tmp_path, "tar", collate="list")
+    with DataLoader(recipe, num_workers=num_workers) as loader:
+        assert isinstance(next(iter(loader))["samples"][0]["tokens"], np.ndarray)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "learned", "sparse"])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_tensor_of_a_map_that_numpy_cannot_have_is_an_error_that_names_row_and_field(
+    tmp_path: Path, num_workers: int, kind: str
+) -> None:
+    recipe = stream(tmp_path, "fixed", map=f"loader_maps:{kind}")
+    with pytest.raises(
+        SampleError, match=r'source ".*", row .*: field "odd" holds an array that numpy cannot have'
+    ) as caught:
+        next(iter(DataLoader(recipe, num_workers=num_workers)))
+    assert "in `map`" in str(caught.value.fix)
 
 
 def test_memory_is_not_pinned_where_there_is_nothing_to_pin_it_for(mixed: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,9 @@ from columnar_data import (
     wav,
 )
 from playhead import Loader
-from playhead.errors import DataError, PrepareError, RecipeError, StoreError
+from playhead.errors import DataError, PrepareError, StoreError
 from playhead.formats import arrow, batch_columns
-from playhead.formats.arrow import Arrow, ArrowReader, source_of
+from playhead.formats.arrow import Arrow, ArrowReader
 from playhead.formats.contract import ScanLimits
 from playhead.formats.ipc import RECORD_BATCH, batch_header, read_messages
 from playhead.formats.media import Media
@@ -43,15 +41,6 @@ from playhead.testing import check_format
 
 def recipe_of(folder: Path, source: dict[str, Any] | None = None, **fields: Any) -> Recipe:
     return columnar_data.recipe_of(folder, {"path": "*.arrow", **(source or {})}, **fields)
-
-
-@pytest.fixture
-def datasets(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    found = importlib.import_module("datasets")
-    found.disable_progress_bars()
-    return found
 
 
 @pytest.fixture
@@ -192,96 +181,6 @@ def test_audio_is_decoded_in_place(tmp_path: Path, by_ranges: None) -> None:
     assert [len(sample["audio"]) for sample in samples] == [10, 11, 12, 13, 14]
 
 
-@pytest.fixture
-def saved(tmp_path: Path, datasets: Any) -> Any:
-    """A dataset in two files, loaded from where it was saved."""
-    rows = [
-        {"id": i, "text": f"t{i}" * 9, "tags": [str(i)] * (i % 3), "deep": {"a": [i], "b": None}} for i in range(50)
-    ]
-    datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"), num_shards=2)
-    return datasets.load_from_disk(str(tmp_path / "saved"))
-
-
-def test_saved_directories_give_the_rows_of_the_dataset(tmp_path: Path, saved: Any, datasets: Any) -> None:
-    recipe = recipe_of(tmp_path, {"path": "saved", "format": "arrow"})
-    assert [plain(sample) for sample in read_rows(recipe)] == list(saved)
-    datasets.DatasetDict({"train": saved, "dev": saved}).save_to_disk(str(tmp_path / "splits"))
-    with pytest.raises(PrepareError, match="holds several splits"):
-        prepare(recipe_of(tmp_path, {"path": "splits", "format": "arrow"}))
-    recipe = recipe_of(tmp_path, {"path": "splits/dev", "format": "arrow"})
-    assert [plain(sample) for sample in read_rows(recipe)] == list(saved)
-
-
-def test_names_outside_the_saved_directory_are_refused(tmp_path: Path, saved: Any) -> None:
-    state = tmp_path / "saved" / "state.json"
-    state.write_text(state.read_text().replace("data-00001", "../data-00001"))
-    with pytest.raises(PrepareError, match="names a file elsewhere"):
-        prepare(recipe_of(tmp_path, {"path": "saved", "format": "arrow"}))
-
-
-def changed_datasets(saved: Any, datasets: Any) -> Iterator[Any]:
-    yield saved
-    yield saved.shuffle(seed=3)
-    yield saved.shuffle(seed=3).select(range(4, 20))
-    yield saved.select([9, 3, 3, 49, 0])
-    yield saved.select(range(20, 45))
-    yield saved.select(range(20, 45)).shuffle(seed=1)
-    yield saved.filter(lambda row: row["id"] % 3 == 0)
-    yield saved.train_test_split(0.3, seed=1)["test"]
-    yield datasets.concatenate_datasets([saved.shuffle(seed=2), saved.select(range(5))])
-    yield saved.remove_columns("tags")
-    yield saved.map(lambda row: {"more": row["id"] * 2})
-
-
-def test_dataset_objects_give_their_rows_by_their_files(tmp_path: Path, saved: Any, datasets: Any) -> None:
-    with_indices = 0
-    for number, dataset in enumerate(changed_datasets(saved, datasets)):
-        source = source_of(dataset, f"d{number}", indices_dir=tmp_path / "indices", ids="id")
-        with_indices += "indices" in source["options"]
-        recipe = recipe_of(tmp_path, source, cache_dir=str(tmp_path / f"cache{number}"))
-        assert [plain(sample) for sample in read_rows(recipe)] == list(dataset)
-        table = open_table(leaves(recipe)[0], recipe)
-        assert table.find(str(dataset[4]["id"])).tolist()[-1] == 4
-    assert with_indices == 8
-
-
-def test_audio_columns_of_a_dataset_are_known_by_its_features(tmp_path: Path, datasets: Any) -> None:
-    rows = [{"sound": {"bytes": wav(10 + i), "path": "x.wav"}} for i in range(5)]
-    datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"))
-    dataset = datasets.load_from_disk(str(tmp_path / "saved"))
-    kinds = datasets.Features({"sound": {"bytes": datasets.Value("binary"), "path": datasets.Value("string")}})
-    assert dataset.features == kinds
-    sounds = dataset.cast_column("sound", datasets.Audio(decode=False))
-    for given, kind in ((dataset, dict), (sounds, Media)):
-        found = read_rows(recipe_of(tmp_path, source_of(given, kind.__name__)))
-        assert type(found[3]["sound"]) is kind
-
-
-def test_rows_that_indices_leave_out_need_no_length(tmp_path: Path, datasets: Any) -> None:
-    rows = [{"n": None if i % 2 else i, "text": "x"} for i in range(20)]
-    datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"))
-    dataset = datasets.load_from_disk(str(tmp_path / "saved"))
-    good = source_of(dataset.filter(lambda row: row["n"] is not None), "good", length="n")
-    recipe = recipe_of(tmp_path, good)
-    prepare(recipe)
-    assert open_table(leaves(recipe)[0], recipe).lengths_of(np.arange(10)).tolist() == list(range(0, 20, 2))
-    with pytest.raises(PrepareError, match=r"row 1: field \"n\" is not a length"):
-        prepare(recipe_of(tmp_path, source_of(dataset, "all rows", length="n")))
-
-
-def test_datasets_whose_rows_are_not_those_of_files_are_refused(saved: Any, datasets: Any) -> None:
-    for dataset in (
-        datasets.Dataset.from_dict({"a": [1, 2]}),
-        saved.rename_column("id", "number"),
-        saved.with_transform(lambda rows: rows),
-        saved.add_column("more", list(range(50))),
-    ):
-        with pytest.raises(RecipeError, match="save_to_disk"):
-            source_of(dataset, "d")
-    with pytest.raises(RecipeError, match=r"expected +a datasets\.Dataset"):
-        source_of(saved.to_iterable_dataset(), "d")
-
-
 def test_ranks_share_the_rows_and_a_run_resumes_on_another_number_of_them(tmp_path: Path, by_ranges: None) -> None:
     for part in range(3):
         table = pa.table({"n": [3] * 70, "tokens": [[part, i, 7] for i in range(70)]})
@@ -360,16 +259,6 @@ def test_bytes_that_contradict_each_other_never_crash(
             assert all(sample.keys() == {"text", "tokens", "deep"} for sample in found)
     assert len(problems) > 100
     assert all("a.arrow" in problem for problem in problems)
-
-
-def test_a_column_that_one_file_lacks_is_an_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "a.arrow").write_bytes(stream(GOOD, 5))
-    (tmp_path / "b.arrow").write_bytes(stream(GOOD.select(["n"]), 5))
-    with pytest.raises(PrepareError, match=r'b\.arrow: there is no column "text"'):
-        prepare(recipe_of(tmp_path, {"options": {"columns": ["n", "text"]}}), workers=1)
-    with pytest.raises(DataError, match=r'b\.arrow: there is no column "text"'):
-        read_rows(recipe_of(tmp_path))
-    assert read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"]}}), [11, 3]) == [{"n": 1}, {"n": 3}]
 
 
 def test_indices_past_the_rows_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 from columnar_data import parquet, read_rows, recipe_of, stream
 from playhead import Loader, Recipe
 from playhead.errors import PlayheadError
-from playhead.formats.arrow import source_of
 from playhead.formats.media import Media
 from playhead.index.table import open_table
 from playhead.prepare import prepare
@@ -71,10 +70,7 @@ def write_parquet(dataset: Any, directory: Path) -> dict[str, Any]:
 
 def by_its_files(dataset: Any, directory: Path) -> dict[str, Any]:
     save(dataset, directory)
-    loaded = importlib.import_module("datasets").load_from_disk(str(directory / "saved"))
-    source: dict[str, Any] = source_of(loaded, "s")
-    assert source["options"]["image"] == ["picture"]
-    return source
+    return {"path": importlib.import_module("datasets").load_from_disk(str(directory / "saved"))}
 
 
 @pytest.mark.parametrize("write", [save, write_parquet, by_its_files])
@@ -109,3 +105,21 @@ def test_a_column_that_cannot_hold_images_is_refused_with_the_option_to_correct(
     with pytest.raises(PlayheadError, match=r'column "n" holds no image') as caught:
         read_rows(recipe_of(tmp_path, {"path": f"*.{kind}", "options": {"image": ["n"]}}))
     assert "correct `options: {image: [...]}`" in str(caught.value)
+
+
+def test_the_settings_of_an_image_feature_hold_where_the_recipe_says_nothing(tmp_path: Path, datasets: Any) -> None:
+    def saved_with(**settings: Any) -> dict[str, Any]:
+        kinds = datasets.Features({"picture": datasets.Image(**settings)})
+        rows = [{"picture": {"bytes": encoded(picture()), "path": None}}]
+        return save(datasets.Dataset(pa.Table.from_pylist(rows, schema=kinds.arrow_schema)), tmp_path)
+
+    (found,) = samples_of(recipe_of(tmp_path, saved_with(mode="L"), epochs=1))
+    (row,) = datasets.load_from_disk(str(tmp_path / "saved"))
+    np.testing.assert_array_equal(found["picture"], np.asarray(row["picture"]))
+    assert found["picture"].ndim == 2
+    (found,) = samples_of(recipe_of(tmp_path, saved_with(mode="L"), epochs=1, image={"mode": "RGB"}))
+    assert found["picture"].ndim == 3
+    (found,) = samples_of(recipe_of(tmp_path, saved_with(decode=False), epochs=1))
+    assert found == {"picture": {"bytes": encoded(picture()), "path": None}}
+    with pytest.raises(PlayheadError, match=r'Image\(mode="CMYK"\)'):
+        prepare(recipe_of(tmp_path, saved_with(mode="CMYK")))

@@ -224,24 +224,13 @@ def test_a_text_that_is_not_utf8_names_its_row(tmp_path: Path) -> None:
         list(Loader(recipe))
 
 
-def test_a_column_that_one_file_lacks_is_an_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"n": [1, 2], "text": ["a", "b"]}), 2))
-    (tmp_path / "b.parquet").write_bytes(parquet(pa.table({"n": [3, 4]}), 2))
-    with pytest.raises(PrepareError, match=r'b\.parquet: there is no column "text"'):
-        prepare(recipe_of(tmp_path, {"options": {"columns": ["n", "text"]}}), workers=1)
-    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
-        with pytest.raises(DataError, match=r'b\.parquet: there is no column "text"'):
-            read_rows(recipe_of(tmp_path), order)
-    assert read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"]}}), [3, 0]) == [{"n": 4}, {"n": 1}]
-
-
 def test_types_that_are_not_read_are_refused_by_name(tmp_path: Path) -> None:
     times = pa.array([[1, 2]], pa.list_(pa.timestamp("ns")))
     (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"times": times, "n": [1]}), 2))
     with pytest.raises(PrepareError, match=r'a\.parquet: column "times.* is of a type that is not read'):
         prepare(recipe_of(tmp_path), workers=1)
     assert read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"]}})) == [{"n": 1}]
-    with pytest.raises(DataError, match=r'a\.parquet: column "n" holds no audio'):
+    with pytest.raises(PrepareError, match=r'a\.parquet: column "n" holds no audio'):
         read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"], "audio": ["n"]}}))
 
 

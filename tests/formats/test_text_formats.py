@@ -26,6 +26,7 @@ from playhead.recipe.values import Length, Recipe, Source
 from playhead.store import MEMORY
 from playhead.testing import check_format
 from scanned import joined
+from small_data import all_lengths, table_of
 
 # Every beginning of a line is a line too: a file cut short has no wrong sample.
 LINES = ["aaaa", "aaa", "", "aa", "a"]
@@ -136,6 +137,22 @@ def test_the_field_of_json_lines_may_be_inside_an_object(tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_text('{"a": {"b": "one"}, "n": 2}\n\n{"a": {"b": "two"}, "n": 3}\n')
     source = {"path": "a.jsonl", "format": "text_jsonl", "options": {"field": "a.b"}, "keep": {"n": [3, None]}}
     assert samples_of(tmp_path, source) == [{"text": "two"}]
+
+
+def test_text_names_the_field_that_is_delivered_in_rules_lengths_and_ids(tmp_path: Path) -> None:
+    rows = [{"content": f"line {i}", "text": f"other {i}", "n": i} for i in range(12)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"path": "a.jsonl", "format": "text_jsonl", "options": {"field": "content"}}
+    for keep in ({"text": "line 1*"}, {"content": "line 1*"}, {"text": "line 1*", "content": "line 1*", "n": [0, 11]}):
+        found = samples_of(tmp_path, {**source, "keep": keep})
+        assert [sample["text"] for sample in found] == ["line 1", "line 10", "line 11"]
+    (tmp_path / "drop.txt").write_text("line 3\nother 4\n")
+    found = samples_of(tmp_path, {**source, "ids": "text", "drop_ids": "drop.txt"})
+    assert [sample["text"] for sample in found] == [row["content"] for row in rows if row["n"] != 3]
+    for unit in ("characters", "bytes"):
+        length = {"field": "text", "unit": unit}
+        recipe = recipe_of(tmp_path, {**source, "length": length, "keep": {"content": "line 1*"}}, sequence=None)
+        assert all_lengths(table_of(recipe)) == [6, 7, 7]
 
 
 @pytest.mark.parametrize("row", ['{"txt": "a"}', '{"text": 5}', '{"text": null}'])

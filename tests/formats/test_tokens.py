@@ -15,13 +15,16 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from format_worlds import check_worlds, recipe_of
 from playhead import Loader
-from playhead.errors import NotPreparedError, PrepareError, RecipeError, SampleError
+from playhead.errors import NotPreparedError, PrepareError, RecipeError, SampleError, StoreError
 from playhead.feed.produce import Blueprint
+from playhead.formats.contract import ScanLimits
+from playhead.formats.rows import Shard
 from playhead.index.layout import layout_of
 from playhead.index.opened import open_index
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
+from playhead.store import all_files
 
 TEXTS = ["a note", "", "déjà vu: another note", "line\nbreak", "notes " * 20, "\U0001f600 smile", "123", " 1e5 "]
 ROWS = [{"title": f"title {i}", "text": text, "n": i} for i, text in enumerate(TEXTS * 6)]
@@ -29,15 +32,16 @@ TOKENS = {"tokenizer": "tokenizer.json"}
 
 
 def write_tokenizer(path: Path, vocab_size: int = 300, **saved: Any) -> Tokenizer:
-    """A byte-level BPE with a start token, as small as can be."""
+    """A byte-level BPE with a start token and, if need be, an end token, as small as can be."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size, special_tokens=["<s>", "<pad>"], initial_alphabet=alphabet, show_progress=False
+        vocab_size=vocab_size, special_tokens=["<s>", "<pad>", "</s>"], initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(TEXTS, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    around = {"single": "<s> $A </s>" if "end" in saved else "<s> $A"}
+    tokenizer.post_processor = processors.TemplateProcessing(**around, special_tokens=[("<s>", 0), ("</s>", 2)])
     if "padding" in saved:
         tokenizer.enable_padding(pad_id=1, pad_token="<pad>")  # noqa: S106 - a word, not a secret
         tokenizer.enable_truncation(3)
@@ -97,6 +101,31 @@ def test_the_tokens_of_every_sample_are_those_that_were_counted(
     assert [sample["tokens"].tolist() for sample in found] == [ids[: options.get("max")] for ids in expected]
     assert all(sample["tokens"].dtype == np.int64 for sample in found)
     assert [sample["text"] for sample in found] == [row["text"] for row in ROWS]
+
+
+@pytest.mark.parametrize("special", [True, False])
+@pytest.mark.parametrize("most", [2, 3, 7, 1000])
+def test_texts_are_cut_as_the_tokenizer_cuts_them_with_their_special_tokens_whole(
+    tmp_path: Path, most: int, special: bool
+) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    tokenizer = write_tokenizer(tmp_path / "tokenizer.json", end=True)
+    tokenizer.enable_truncation(most)
+    expected = expected_ids(tokenizer, [row["text"] for row in ROWS], special)
+    assert any(len(ids) == most for ids in expected) == (most < 1000)
+    given = TOKENS | {"max": most, "special": special}
+    found = in_order(tmp_path, {"path": "a.jsonl", "length": given, "tokenize": given})
+    assert [sample["tokens"].tolist() for sample in found] == expected
+    assert not special or all(sample["tokens"][-1] == 2 for sample in found)
+    recipe = recipe_of(tmp_path, {"path": "a.jsonl", "length": given}, sequence=None)
+    assert lengths_of(recipe) == list(map(len, expected))
+
+
+def test_room_for_fewer_tokens_than_the_special_ones_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    write_tokenizer(tmp_path / "tokenizer.json", end=True)
+    with pytest.raises(PrepareError, match=r"max: 1: is less than the special tokens[\s\S]*`special: false`"):
+        recipe_of(tmp_path, {"path": "a.jsonl", "length": TOKENS | {"max": 1}})
+    recipe_of(tmp_path, {"path": "a.jsonl", "length": TOKENS | {"max": 1, "special": False}})
 
 
 def test_padding_and_truncation_in_the_file_change_nothing(tmp_path: Path) -> None:
@@ -197,6 +226,68 @@ def test_another_vocabulary_is_another_index_and_payload_and_another_place_is_no
     prepare(recipe("tokenizer.json"))
     now = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert lengths_of(recipe("tokenizer.json")) == list(map(len, expected_ids(now, [row["text"] for row in ROWS])))
+
+
+def test_a_tokenizer_that_is_overwritten_in_mid_run_changes_no_token(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    recipe = recipe_of(tmp_path, {"path": "a.jsonl", "shuffle": "none"}, tokenize=TOKENS, lanes=1, collate="list")
+    expected = expected_ids(tokenizer, [row["text"] for row in ROWS])
+    loader = Loader(recipe)
+    batches = iter(loader)
+    found = [*next(batches)["samples"]]
+    write_tokenizer(tmp_path / "tokenizer.json", 280)
+    found += [sample for batch in batches for sample in batch["samples"]]
+    assert [sample["tokens"].tolist() for sample in found] == expected
+
+
+@pytest.mark.parametrize("length", [None, TOKENS])
+def test_a_tokenizer_that_changed_after_the_loader_opened_is_refused_by_its_workers(
+    tmp_path: Path, tokenizer: Tokenizer, length: Any
+) -> None:
+    source = {"path": "a.jsonl", "length": length} if length else {"path": "a.jsonl"}
+    recipe = recipe_of(tmp_path, source, tokenize=TOKENS, lanes=1, collate="list", on_error="substitute")
+    for workers, size in ((0, 292), (1, 293)):
+        write_tokenizer(tmp_path / "tokenizer.json", size)
+        prepare(recipe)
+        with Loader(recipe, workers=workers) as loader:
+            write_tokenizer(tmp_path / "tokenizer.json", 280)
+            with pytest.raises(
+                (StoreError, NotPreparedError), match=r"tokenizer\.json|older than the recipe"
+            ) as caught:
+                next(iter(loader))
+        assert length is not None or isinstance(caught.value, StoreError)
+
+
+def test_a_scan_by_another_tokenizer_than_was_meant_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    write_tokenizer(tmp_path / "tokenizer.json", 291)  # which no other test has loaded
+    values = {"sources": [{"name": "s", "path": "a.jsonl", "length": TOKENS}], "batching": {"type": "fixed", "size": 1}}
+    recipe = Recipe.parse(values, base_dir=tmp_path)
+    layout = layout_of(leaves(recipe)[0], recipe)
+    write_tokenizer(tmp_path / "tokenizer.json", 280)
+    shard, files = Shard((("jsonl", str(tmp_path / "a.jsonl")),)), all_files()
+    with pytest.raises(StoreError, match=r"tokenizer\.json: is not the tokenizer that it was"):
+        list(layout.registered.format.scan(shard, layout.spec, files, ScanLimits()))
+
+
+def test_tokens_of_another_vocabulary_than_lengths_are_counted_with_are_refused_when_a_loader_opens(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    write_tokenizer(tmp_path / "other.json", 280)
+    (tmp_path / "same.json").write_bytes((tmp_path / "tokenizer.json").read_bytes())
+    values = {"sources": [{"name": "s", "path": "a.jsonl", "length": TOKENS}], "batching": {"type": "fixed", "size": 1}}
+
+    def recipe(path: str, **fields: Any) -> Recipe:
+        return Recipe.parse({**values, "tokenize": {"tokenizer": path}, **fields}, base_dir=tmp_path)
+
+    prepare(recipe("same.json"))
+    next(iter(Loader(recipe("same.json"))))
+    for refusing in (prepare, Loader):
+        with pytest.raises(
+            RecipeError, match=r"tokenize\.tokenizer: is another tokenizer than the one that counts"
+        ) as caught:
+            refusing(recipe("other.json"))
+        assert str(tmp_path / "other.json") in str(caught.value)
+        assert str(tmp_path / "tokenizer.json") in str(caught.value)
+    prepare(recipe("other.json", map="own:map"))  # which may make anything of them
 
 
 @pytest.mark.parametrize("unit", ["characters", "bytes"])

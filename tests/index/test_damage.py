@@ -14,6 +14,7 @@ import yaml
 from commands import as_json, playhead, printed
 from playhead import Loader, NotPreparedError, PlayheadError, Recipe
 from playhead.index import integrity
+from playhead.index.layout import VERSION
 from playhead.prepare import PrepareReport, prepare
 from small_data import bytes_of, table_of, write_jsonl
 
@@ -173,7 +174,7 @@ def test_an_impossible_offset_is_an_error_that_names_the_index(tmp_path: Path, v
 def test_an_index_of_an_older_version_is_made_again(tmp_path: Path) -> None:
     recipe = indexed(tmp_path)
     meta = table_of(recipe).index.directory / "meta.json"
-    meta.write_text(meta.read_text().replace('"version": 3', '"version": 2'))
+    meta.write_text(meta.read_text().replace(f'"version": {VERSION}', f'"version": {VERSION - 1}'))
     with pytest.raises(PlayheadError, match="playhead prepare"):
         table_of(recipe)
     assert prepare(recipe).changed

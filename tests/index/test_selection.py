@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.errors import DataError, PrepareError
+from playhead import Loader
+from playhead.errors import DataError, NotPreparedError, PrepareError
 from playhead.fingerprint import ArrayDigest
 from playhead.prepare import prepare
 from playhead.recipe.values import Bucket, Fixed, Length, Pack, Recipe
+from playhead.store import MEMORY, CountingFiles, all_files
 from small_data import all_lengths, recipe_over, table_of, write_jsonl, write_tar
 
 rows = st.fixed_dictionaries(
@@ -156,8 +158,26 @@ def test_a_listed_row_that_does_not_exist_is_named_with_file_and_line(tmp_path: 
 
 
 def test_a_list_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PrepareError, match=r"nowhere.txt: cannot be read"):
+    with pytest.raises(PrepareError, match=r"nowhere.txt: no such file"):
         prepare(ids_recipe(tmp_path, drop_ids=[str(tmp_path / "nowhere.txt")]))
+
+
+def test_lists_are_read_through_the_storage_by_prepare_and_by_loaders(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 1, "id": name} for name in "abcd"])
+    lists = {"drop_ids": MEMORY.write(f"memory://{tmp_path.name}/ids", b"b\n"), "drop_rows": "memory://rows"}
+    source = {"name": "a", "path": "a.jsonl", "length": "n", "ids": "id", "shuffle": "none", **lists}
+    values = {"sources": [source], "batching": {"type": "fixed", "size": 1}, "epochs": 1, "collate": "list"}
+    recipe = Recipe.parse({**values, "sequence": None, "lanes": 1}, base_dir=tmp_path)
+    with pytest.raises(PrepareError, match=r"memory://rows: no such file"):
+        prepare(recipe)
+    MEMORY.write("memory://rows", b"# one\n3\n")
+    prepare(recipe)
+    files = CountingFiles(all_files())
+    assert [sample["id"] for batch in Loader(recipe, files=files) for sample in batch["samples"]] == ["a", "c"]
+    assert files.counts["stamp"] == 2 * 2  # the plan and the reader each read two lists, and stamp no shard
+    MEMORY.write("memory://rows", b"0\n")
+    with pytest.raises(NotPreparedError, match="its selection is missing, or older than the recipe"):
+        Loader(recipe)
 
 
 def test_a_limit_on_seconds_drops_by_milliseconds(tmp_path: Path) -> None:

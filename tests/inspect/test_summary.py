@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora import lengths_of, plan_in, prepared, real_batches, recipe_in, write_speech, write_text
+from corpora import lengths_of, plan_in, real_batches, write_speech, write_text
 from playhead.inspect.summary import StreamSummary, length_bins, summarise
 from playhead.plan.plan import Plan
 from playhead.plan.step import Step
 from playhead.recipe.units import longest_within
-from playhead.resolve import map_tables
 
 BATCHINGS: dict[str, dict[str, Any]] = {
     "fixed": {"type": "fixed", "size": 3},
@@ -170,39 +169,3 @@ def test_the_histogram_of_lengths_counts_every_sample_once(lengths: list[int]) -
     assert all(after.low == before.high + 1 for before, after in pairwise(bins))
     for each in bins:
         assert each.fraction == pytest.approx(sum(each.low <= n <= each.high for n in lengths) / len(lengths))
-
-
-@pytest.mark.parametrize("parts", [1, 2])
-def test_the_shards_in_use_are_those_of_a_slow_count(tmp_path: Path, parts: int) -> None:
-    shards = [[7 + i + 3 * j for j in range(4 + i % 3)] for i in range(12)]
-    source = {**write_text(tmp_path, "a", shards), "shuffle": "shards", "shuffle_group": 2}
-    fields = {"lanes": 2, "window_size": 24, "parts": parts, "batching": {"type": "fixed", "size": 2}}
-    recipe = recipe_in(tmp_path, source, **fields)
-    plan = prepared(recipe)
-    tables = map_tables(recipe)
-    (table,) = tables.values()
-    bounds = np.cumsum([len(shard) for shard in shards])
-    for stream in range(parts):
-        summary = summarise(plan, stream, WINDOWS, {"a": table})
-        windows = [plan.window(stream, number) for number in range(summary.windows_seen)]
-        steps = [
-            {
-                (int(window.picks.epoch[i]), int(np.searchsorted(bounds, window.picks.row[i], side="right")))
-                for i in window.groups.members[first:stop]
-            }
-            for window in windows
-            for first, stop in pairwise(window.groups.starts[:: window.lanes])
-        ]
-        in_use = [
-            {shard for found in steps[: i + 1] for shard in found} & {shard for found in steps[i:] for shard in found}
-            for i in range(len(steps))
-        ]
-        sizes = [sum((tmp_path / f"a-{shard:03}.jsonl").stat().st_size for _, shard in found) for found in in_use]
-        (peak,) = summary.shard_peaks
-        assert (peak.name, peak.num_shards, peak.num_bytes) == ("a", max(map(len, in_use)), max(sizes))
-
-
-def test_sources_that_are_not_shuffled_by_shards_have_no_peak(tmp_path: Path) -> None:
-    recipe = recipe_in(tmp_path, write_text(tmp_path, "a", [[3] * 9, [4] * 9]))
-    plan = prepared(recipe)
-    assert summarise(plan, 0, 2, {"a": next(iter(map_tables(recipe).values()))}).shard_peaks == ()

@@ -19,7 +19,7 @@ from engine_jobs import Deadly, Square, Waiting
 
 from measured_data import recipe_of
 from playhead.errors import PlayheadError, PrepareError, RecipeError
-from playhead.jobs import Local, Ray, run_jobs
+from playhead.jobs import Local, Ray
 from playhead.jobs.ray_engine import MOST_TRIES
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare import prepare
@@ -34,14 +34,14 @@ PATHS = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH
 def engine(ray_cluster: str) -> Iterator[Ray]:
     """One connection for all: others of this process use it too, and leave it open, as they do a user's own."""
     found = Ray(ray_cluster)
-    run_jobs([Square(1)], found, lambda _job, _outcome: None)
+    found.run([Square(1)], lambda _job, _outcome: None)
     yield found
     found.close()
 
 
 def outcomes(jobs: Any, engine: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    run_jobs(jobs, engine, lambda job, outcome: found.update({job.name: outcome}))
+    engine.run(jobs, lambda job, outcome: found.update({job.name: outcome}))
     return found
 
 
@@ -51,9 +51,9 @@ def told(outcome: Any) -> Any:
 
 def test_engines_give_the_same_outcomes_errors_among_them(engine: Ray) -> None:
     jobs = [Square(number, refused=7) for number in range(40)]
-    expected = {name: told(outcome) for name, outcome in outcomes(jobs, 1).items()}
+    expected = {name: told(outcome) for name, outcome in outcomes(jobs, Local(1)).items()}
     assert "number 7: refused" in expected["number 7"]
-    for other in (2, Local(2), Local(2, threads=True), engine):
+    for other in (Local(2), Local(2, threads=True), engine):
         assert {name: told(outcome) for name, outcome in outcomes(jobs, other).items()} == expected
 
 
@@ -254,8 +254,8 @@ def test_wrong_engines_are_refused(tmp_path: Path, words: list[str], code: int, 
 def test_ray_that_is_not_installed_names_its_extra(tmp_path: Path) -> None:
     code = (
         "import sys\nsys.modules['ray'] = None\nfrom engine_jobs import Square\n"
-        "from playhead.jobs import Ray, run_jobs\n"
-        "run_jobs([Square(1)], Ray(), print)\n"
+        "from playhead.jobs import Ray\n"
+        "Ray().run([Square(1)], print)\n"
     )
     environment = {**os.environ, "PYTHONPATH": PATHS}
     command = [sys.executable, "-c", code]

@@ -101,7 +101,7 @@ def test_no_flag_is_of_two_kinds() -> None:
         ("--train-iters 5", "either --train-samples or --train-iters"),
         ("--split 0,0,0", "cannot be split"),
         ("--split 1,2,3,4", "cannot be split"),
-        ("--valid-data-path b", "said more than once"),
+        ("--valid-data-path b", "more than one option says where the data is"),
         ("--prepare-cache-world-size 6 --tensor-model-parallel-size 4", "is not a multiple"),
         ("--data-path 0.5 a b c", "weights of the wrong count"),
         ("--data-path 0.5 a 0.5", "weights of the wrong count"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import pty
 import shutil
 import subprocess
@@ -11,6 +12,13 @@ from pathlib import Path
 
 import playhead
 from commands import _AS_ANYBODY
+from playhead.formats.contract import ScanLimits
+from playhead.formats.jsonl import TRACK, Jsonl
+from playhead.formats.rows import Shard
+from playhead.formats.spec import Spec
+from playhead.prepare.parts import ScanJob
+from playhead.recipe.values import Length
+from playhead.store import all_files
 from small_data import write_jsonl
 
 RECIPE = """
@@ -138,3 +146,22 @@ def test_on_a_terminal_it_says_that_the_first_run_compiles_and_in_a_pipe_nothing
     piped = subprocess.run([*words, "--force"], cwd=at, capture_output=True, text=True, check=True)
     assert piped.stderr == ""
     assert "compiles" not in piped.stdout
+
+
+SCAN = """
+import pickle, sys
+from playhead.jobs.engine import outcome_of
+print(outcome_of(pickle.load(open("job", "rb"))).num_rows, "numba" in sys.modules)
+"""
+
+
+def test_a_worker_that_scans_lines_imports_no_compiler(tmp_path: Path) -> None:
+    """It would take as long as scanning half a gigabyte."""
+    path = write_jsonl(tmp_path / "a.jsonl", [{"n": 1, "id": "x"}] * 5)
+    spec = Spec(length=Length(field="n"), ids="id")
+    shard = Shard(((TRACK, str(path)),))
+    scan = ScanJob(Jsonl(), shard, None, spec, all_files(), ScanLimits(), tmp_path / "part.npz")
+    (tmp_path / "job").write_bytes(pickle.dumps(scan))
+    command = [sys.executable, "-c", SCAN]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240)
+    assert done.stdout == "5 False\n"

@@ -185,6 +185,47 @@ def test_what_is_delivered_is_counted_again(folder: Path) -> None:
     assert 4 not in [int(number) for batch in batches for number in batch["number"]]
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "text", "text_jsonl", "webdataset"])
+def test_the_characters_of_what_is_delivered_are_counted_again(tmp_path: Path, kind: str) -> None:
+    texts = [f"zażółć {i} " * i for i in range(9)]
+    source: dict[str, Any] = {"path": f"a.{kind}", "format": kind, "length": {"field": "text", "unit": "characters"}}
+    if kind == "parquet":
+        pq.write_table(pa.table({"text": texts, "n": range(9)}), tmp_path / "a.parquet")
+    elif kind == "webdataset":
+        write_tar(tmp_path / "a.webdataset", [(f"{i}.txt", text.encode()) for i, text in enumerate(texts)])
+        source["length"] = {"field": "txt", "unit": "characters"}
+    elif kind == "text":
+        (tmp_path / "a.text").write_text("".join(f"{text}\n" for text in texts))
+    else:
+        write_jsonl(tmp_path / f"a.{kind}", [{"text": "other", "body": text} for text in texts])
+        source["length"] = {"field": "text" if kind == "text_jsonl" else "body", "unit": "characters"}
+        source["options"] = {"field": "body"} if kind == "text_jsonl" else {}
+    recipe = prepared(tmp_path, source, sequence=None, collate="list")
+    assert all_lengths(table_of(recipe)) == list(map(len, texts))
+    assert sum(batch.num_samples for batch in Loader(recipe)) == 9
+    lengths = np.lib.format.open_memmap(table_of(recipe).index.array_path("lengths"), "r+")
+    lengths[4] += 1
+    lengths.flush()
+    with pytest.raises(SampleError, match="is not as long as planned") as caught:
+        list(Loader(recipe))
+    assert 'source "s", row 4' in str(caught.value)
+    assert f"{len(texts[4]):,} characters" in caught.value.found
+    assert f"{len(texts[4]) + 1:,}" in caught.value.expected
+
+
+def test_characters_of_a_field_that_is_not_delivered_as_text_are_taken_on_trust(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "bc"], "n": [1, 2]}), tmp_path / "a.parquet")
+    write_tar(tmp_path / "a.tar", [("0.txt", b"a"), ("1.txt", b"bc")])
+    sources = [
+        ({"path": "a.parquet", "options": {"columns": ["n"]}, "length": {"field": "text", "unit": "characters"}}, {}),
+        ({"path": "a.tar", "length": {"field": "txt", "unit": "characters"}}, {"decode": False}),
+    ]
+    for source, fields in sources:
+        recipe = prepared(tmp_path, source, sequence=None, collate="list", **fields)
+        assert all_lengths(table_of(recipe)) == [1, 2]
+        assert sum(batch.num_samples for batch in Loader(recipe)) == 2
+
+
 def test_audio_a_little_longer_than_its_row_says_is_cut_to_it(folder: Path) -> None:
     rows = [{"audio": "0.audio", "duration": 0.45}, {"audio": "0.audio", "duration": 0.5}]
     write_jsonl(folder / "a.jsonl", rows)
@@ -248,13 +289,13 @@ def test_terms_that_make_no_sense_are_refused_where_they_stand(name: str, tmp_pa
 
 
 def test_what_has_terms_cannot_be_cut(tmp_path: Path) -> None:
-    source = {"path": "a.jsonl", "length": {"field": "d", "per_second": 5}}
-    for fields in (
-        {"on_length_mismatch": "truncate"},
-        {"batching": {"type": "pack", "max_length": 9, "overlong": "truncate"}},
-    ):
-        with pytest.raises(RecipeError, match="whose length has terms cannot be cut"):
-            recipe_in(tmp_path, source, **fields)
+    for length in ({"field": "d", "per_second": 5}, {"field": "text", "unit": "characters"}):
+        for fields in (
+            {"on_length_mismatch": "truncate"},
+            {"batching": {"type": "pack", "max_length": 9, "overlong": "truncate"}},
+        ):
+            with pytest.raises(RecipeError, match="a length of terms, or of characters, cannot be cut to"):
+                recipe_in(tmp_path, {"path": "a.jsonl", "length": length}, **fields)
 
 
 def test_a_row_that_says_no_seconds_and_has_no_audio_is_named(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from loopback import serving
 from playhead import Loader, Recipe, StoreError
 from playhead.prepare import prepare
+from playhead.store import MEMORY
 
 
 def test_a_recipe_over_a_bucket_is_indexed_and_read_and_a_changed_object_is_refused(
@@ -36,3 +37,17 @@ def test_a_recipe_over_a_bucket_is_indexed_and_read_and_a_changed_object_is_refu
         with pytest.raises(StoreError, match=r"s3://bucket/data/1\.jsonl: changed since it was indexed"):
             list(Loader(recipe))
         assert prepare(recipe).sources[0].scanned_shards == 1
+
+
+@pytest.mark.parametrize("length", ["n", {"measure": True}])
+def test_files_in_memory_are_indexed_in_this_process_however_large(tmp_path: Path, length: object) -> None:
+    """Other processes would not find them."""
+    lines = "".join(json.dumps({"tokens": [i] * 2_000, "n": 2_000}) + "\n" for i in range(1_700)).encode()
+    for i in range(2):
+        MEMORY.write(f"memory://{tmp_path.name}/{i}.jsonl", lines)
+    source = {"name": "a", "path": f"memory://{tmp_path.name}/*.jsonl", "length": length}
+    values = {"sources": [source], "batching": {"type": "fixed", "size": 1}, "sequence": "tokens", "lanes": 1}
+    recipe = Recipe.parse({**values, "cache_dir": "cache"}, base_dir=tmp_path)
+    (report,) = prepare(recipe, measure=True, verify=True).sources
+    assert report.total_bytes > 32 << 20
+    assert (report.num_rows, report.length_sum) == (3_400, 3_400 * 2_000)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flights import Meeting
 from playhead.errors import DataError, SampleError, StoreError
 from playhead.formats.media import Media
 from playhead.formats.rows import Sample
@@ -14,6 +15,7 @@ from playhead.read import media
 from playhead.read.media_rules import MediaRules, media_rules
 from playhead.read.stored import read_arrays
 from playhead.store import CountingFiles, Files, LocalFiles, MemoryFiles
+from playhead.testing import FaultyFiles
 from read.wav_files import SUBTYPES, as_soundfile_reads, chunk, fmt, noise, riff, written
 
 LOCAL = media_rules(["/data/rows.jsonl"])
@@ -231,10 +233,45 @@ def test_all_segments_of_a_file_cost_one_stamp_and_two_reads():
 def test_a_small_file_that_is_wanted_whole_is_read_once():
     memory = MemoryFiles()
     memory.write("memory://data/a.wav", written(noise(100_000)))
-    files = CountingFiles(memory)
-    samples, _ = decode_media([{"audio": Media("audio", path="memory://data/a.wav")}] * 2, files, IN_MEMORY)
-    assert len(samples[1]["audio"]) == 100_000
-    assert (files.counts["stamp"], files.counts["read"]) == (1, 1)
+    for latency_seconds, num_reads in ((1e-6, 1), (0, 2)):
+        files = CountingFiles(FaultyFiles(memory, latency_seconds))
+        samples, _ = decode_media([{"audio": Media("audio", path="memory://data/a.wav")}] * 2, files, IN_MEMORY)
+        assert len(samples[1]["audio"]) == 100_000
+        assert (files.counts["stamp"], files.counts["read"]) == (1, num_reads)
+
+
+def test_files_in_a_store_are_fetched_for_a_whole_micro_batch_in_three_rounds():
+    memory, rounds, count = MemoryFiles(), Meeting(32), 32
+    contents = [written(noise(32_000, seed=i)) for i in range(count)]
+    for i, data in enumerate(contents):
+        memory.write(f"memory://data/{i}.wav", data)
+    rows = [
+        {"audio": Media("audio", path=f"memory://data/{i}.wav", offset=0.5, duration=0.1 * (1 + i % 3))}
+        for i in range(count)
+    ]
+    samples, problem = decode_media(rows, FaultyFiles(memory, latency_seconds=1e-6, fail=rounds), IN_MEMORY)
+    assert problem is None
+    for i, (sample, data) in enumerate(zip(samples, contents, strict=True)):
+        expected = as_soundfile_reads(data, 8_000, 8_000 + 1_600 * (1 + i % 3))
+        np.testing.assert_array_equal(sample["audio"], expected)
+    assert rounds.num_requests == 3 * count  # stamps, headers, segments: 32 together each time
+
+
+def test_errors_of_files_in_a_store_stay_with_their_samples_and_storage_that_fails_is_raised():
+    memory = MemoryFiles()
+    for i in range(8):
+        memory.write(f"memory://data/{i}.wav", written(noise(1000)) if i != 5 else b"no audio")
+    memory.remove("memory://data/3.wav")
+    rows = [{"audio": Media("audio", path=f"memory://data/{i}.wav")} for i in range(8)]
+    samples, problem = decode_media(rows, FaultyFiles(memory, latency_seconds=1e-6), IN_MEMORY)
+    assert (len(samples), isinstance(problem, DataError)) == (3, True)
+    assert "3.wav" in str(problem)
+    samples, problem = decode_media(rows[4:], FaultyFiles(memory, latency_seconds=1e-6), IN_MEMORY)
+    assert (len(samples), isinstance(problem, SampleError)) == (1, True)
+    assert "5.wav" in str(problem)
+    faulty = FaultyFiles(memory, 1e-6, lambda _number, _method, path: "error" if "6.wav" in path else None)
+    with pytest.raises(StoreError, match=r"6\.wav"):
+        decode_media(rows, faulty, IN_MEMORY)
 
 
 def test_samples_without_media_are_given_back_as_they_are():

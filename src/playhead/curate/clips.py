@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
-from playhead.errors import DataError, PrepareError
-from playhead.read.codecs import MediaStream
+from playhead.errors import DataError
+from playhead.read.codecs import SoundFile, import_soundfile, said
 from playhead.read.media_bytes import MediaBytes, open_media
 from playhead.read.recordings import Timed, segment_frames
 from playhead.read.wav import MAGICS, NoDecoderError, Wav, open_wav
@@ -32,7 +32,6 @@ _STORED = {
 _LOSSY = ("float32", "PCM_16", "PCM_16")
 _SUBTYPES = {"u1": "PCM_U8", "<i2": "PCM_16", "i3": "PCM_24", "<i4": "PCM_32", "<f4": "FLOAT", "<f8": "DOUBLE"}
 _WIDTHS = {"PCM_16": 2, "PCM_24": 3, "PCM_32": 4, "FLOAT": 4, "DOUBLE": 8}
-_BUFFER_BYTES = 1 << 18
 
 
 class _Recording(Timed, Protocol):
@@ -100,33 +99,14 @@ class _WavRecording:
 
 class _SoundFileRecording:
     def __init__(self, source: MediaBytes) -> None:
-        self._path, self._stream = source.path, MediaStream(source)
-        soundfile = import_soundfile()
-        try:
-            self._file = soundfile.SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
-        except soundfile.SoundFileError as error:
-            raise self._stream.problem or DataError(
-                f"{self._path}: is not an audio file that can be read", found=_said(error)
-            ) from error
-        self.rate: int = self._file.samplerate
-        self.num_frames: int = self._file.frames
-        self.subtype: str = self._file.subtype
+        self._opened = SoundFile(source)
+        file = self._opened.file
+        self.rate: int = file.samplerate
+        self.num_frames: int = file.frames
+        self.subtype: str = file.subtype
 
     def samples(self, first: int, end: int) -> Array:
-        soundfile = import_soundfile()
-        dtype = _STORED.get(self.subtype, _LOSSY)[0]
-        try:
-            self._file.seek(first)
-            samples: Array = self._file.read(end - first, dtype=dtype, always_2d=True)
-        except soundfile.SoundFileError as error:
-            raise self._stream.problem or DataError(f"{self._path}: cannot be decoded", found=_said(error)) from error
-        if self._stream.problem is not None:
-            raise self._stream.problem
-        if len(samples) != end - first:
-            raise DataError(
-                f"{self._path}: is cut off", found=f"{first + len(samples):,} frames", expected=f"{self.num_frames:,}"
-            )
-        return samples
+        return self._opened.frames(first, end, _STORED.get(self.subtype, _LOSSY)[0])
 
 
 def _integers(samples: Array, width: int) -> Array:
@@ -160,23 +140,7 @@ def _flac(samples: Array, rate: int, stored: str, path: str) -> bytes:
     except soundfile.SoundFileError as error:
         raise DataError(
             f"{path}: cannot be stored as FLAC",
-            found=f"{samples.shape[1]} channels at {rate:,} Hz: {_said(error)}",
+            found=f"{samples.shape[1]} channels at {rate:,} Hz: {said(error)}",
             fix="use wav",
         ) from error
     return file.getvalue()
-
-
-def import_soundfile() -> Any:
-    try:
-        import soundfile
-    except (ImportError, OSError) as error:  # OSError: the package is there, and its library is not
-        raise PrepareError(
-            "cutting audio needs the package soundfile, which cannot be imported",
-            found=str(error),
-            fix="pip install 'playhead[audio]'",
-        ) from error
-    return soundfile
-
-
-def _said(error: Exception) -> str:
-    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__

@@ -13,7 +13,7 @@ from msgspec import Struct
 from playhead.errors import DataError, RecipeError, StoreError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import read_lines
-from playhead.store import File, Files, Stamp, is_url, list_files
+from playhead.store import File, Files, Stamp, is_url, list_files, requests_cost
 
 SUFFIXES = (".jsonl", ".json")
 LIMITS = ScanLimits(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
@@ -91,14 +91,14 @@ def _is_in(path: str, directory: Path) -> bool:
     return not is_url(path) and Path(path).resolve().is_relative_to(directory)
 
 
-def _limits(path: str) -> ScanLimits:
-    return replace(LIMITS, chunk_bytes=_REMOTE_BYTES) if is_url(path) else LIMITS
+def _limits(files: Files, path: str) -> ScanLimits:
+    return replace(LIMITS, chunk_bytes=_REMOTE_BYTES) if requests_cost(files, path) else LIMITS
 
 
 def survey(files: Files, given: CurateInput) -> InputSurvey:
     num_rows = 0
     marks: list[tuple[int, int]] = []
-    for lines in read_lines(File(files, given.path, given.stamp), _limits(given.path)):
+    for lines in read_lines(File(files, given.path, given.stamp), _limits(files, given.path)):
         line, counted = lines.first_line, 0
         for row in range(-num_rows % _ROWS_TO_A_MARK, lines.starts.size, _ROWS_TO_A_MARK):
             start = int(lines.starts[row])
@@ -162,7 +162,7 @@ class SpanReader:
     def _read(self, span: RowSpan) -> Iterator[tuple[int, bytes]]:
         skip, left = span.skip, span.num_rows
         file = File(self._files, span.input.path, span.input.stamp)
-        for lines in read_lines(file, _limits(file.path), span.byte, span.line):
+        for lines in read_lines(file, _limits(self._files, file.path), span.byte, span.line):
             wanted = slice(skip, skip + left)
             starts, ends = lines.starts[wanted].tolist(), lines.ends[wanted].tolist()
             line, counted, data = lines.first_line, 0, lines.data

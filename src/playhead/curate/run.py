@@ -11,7 +11,6 @@ from time import perf_counter
 import msgspec
 from msgspec import Struct
 
-from playhead.curate.clips import import_soundfile
 from playhead.curate.config import CutConfig, WindowConfig
 from playhead.curate.inputs import LIMITS, InputSurvey, find_inputs, spans_of_shards, survey, total_rows
 from playhead.curate.job import CurateJob, OnError
@@ -22,11 +21,12 @@ from playhead.curate.summary import CurateSummary, merge, plain
 from playhead.errors import DataError, PlayheadError, RecipeError
 from playhead.formats.jsonl import TRACK, Jsonl
 from playhead.formats.rows import Shard
-from playhead.jobs import Engine, Local, default_workers, run_jobs
+from playhead.jobs import Engine, Local, default_workers
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.sidecars import write_sidecars
-from playhead.store import Files, all_files, is_url, replacing
+from playhead.read.codecs import import_soundfile
+from playhead.store import Files, all_files, any_in_process, is_url, replacing
 
 ROWS_PER_SHARD = 2000
 _COPY_BYTES = 1 << 22
@@ -85,9 +85,11 @@ def curate_windows(
         import_soundfile()  # a missing extra is reported before hours of work
     files = files or all_files()
     config = config or WindowConfig()
-    own = Local(default_workers() if workers is None else max(1, workers))
     layout = CurateLayout(Path(out))
     found = tuple(find_inputs(files, inputs, layout.out))
+    if workers is None:
+        workers = 1 if any_in_process(files, [each.path for each in found]) else default_workers()
+    own = Local(max(1, workers))
     parameters = msgspec.to_builtins(config)
     request = CurateRequest(config.stage, parameters, loss_details, rows_per_shard, repeat, found)
     try:
@@ -175,7 +177,7 @@ class _Plan:
         engine = self._work.engine
         if isinstance(engine, Local):  # no process for nothing
             engine = Local(max(1, min(engine.workers, self.num_shards - len(marked))))
-        run_jobs(self._jobs(marked), engine, done)
+        engine.run(self._jobs(marked), done)
         if self._failures:
             raise self._failures[min(self._failures)]
         return len(marked)

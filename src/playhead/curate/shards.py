@@ -13,18 +13,19 @@ from pathlib import Path
 
 import msgspec
 
-from playhead.curate.clips import import_soundfile
 from playhead.curate.shard_job import RejectedWindow, ShardConfig, ShardJob, ShardSummary, summary_path
 from playhead.errors import PlayheadError
-from playhead.jobs import Engine, run_jobs
+from playhead.jobs import Engine, Local
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
+from playhead.read.codecs import import_soundfile
 from playhead.read.media_rules import MediaRules, media_rules
 from playhead.store import File, Files, all_files, open_file, replacing, writing_to
 
 __all__ = ["ShardConfig", "ShardsProgress", "ShardsReport", "write_shards"]
 
 _READ_BYTES = 1 << 20
+_THIS_PROCESS = Local(1)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def write_shards(
     manifest: str | Path,
     out: str | Path,
     config: ShardConfig,
-    engine: Engine | int = 1,
+    engine: Engine = _THIS_PROCESS,
     progress: Callable[[ShardsProgress], None] | None = None,
     *,
     files: Files | None = None,
@@ -74,7 +75,7 @@ def write_shards(
         for left in directory.glob(".audio-*.tmp"):
             left.unlink()
         run = _ShardRun(progress)
-        run_jobs(_jobs(files, rules, str(manifest), directory, config), engine, run.done)
+        engine.run(_jobs(files, rules, str(manifest), directory, config), run.done)
         _remove_others(directory, run.summaries)
         rejected = tuple(sorted(run.rejected, key=lambda one: one.line))
         _list_rejected(directory / "audio-rejected.jsonl", rejected)

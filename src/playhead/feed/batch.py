@@ -126,13 +126,20 @@ def _known(value: _Value | None) -> _Value:
 
 def applied(value: Any, method: str, function: Callable[[Any], Any]) -> Any:
     """A value with a function applied to all in it that have a method, in collections too."""
+    if hasattr(value, method):
+        return function(value)
+    return in_collections(value, lambda item: applied(item, method, function))
+
+
+def in_collections(value: Any, function: Callable[[Any], Any]) -> Any:
+    """A dictionary, list or tuple with a function applied to what is in it; any other value as it is."""
     if isinstance(value, dict):
-        return {name: applied(item, method, function) for name, item in value.items()}
+        return {name: function(item) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(applied(item, method, function) for item in value))
+        return type(value)(*map(function, value))
     if isinstance(value, (list, tuple)):
-        return type(value)(applied(item, method, function) for item in value)
-    return function(value) if hasattr(value, method) else value
+        return type(value)(map(function, value))
+    return value
 
 
 def batch_of(

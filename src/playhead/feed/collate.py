@@ -34,6 +34,7 @@ _PLAIN = {bool, int, float}
 _NEVER_ARRAYS = _PLAIN | {str, bytes, dict, NoneType}
 _BOOL, _INT32 = np.dtype(np.bool_), np.dtype(np.int32)
 _FILLED_WHOLE_BYTES = 1 << 16
+_SHORT_ROW_BYTES = 1 << 12  # filling it takes no longer than the loop around it
 
 
 @dataclass(frozen=True)
@@ -303,8 +304,12 @@ def _flat_column(name: str, flat: Array, sizes: list[int], making: _Making, leng
     """`_padded_column` of the numbers of all samples one after another, which are placed at once."""
     width = _width(name, sizes, length)
     out = making.array((making.num_rows, width), flat.dtype)
-    out[...] = making.padding(name, flat.dtype)
+    padding = making.padding(name, flat.dtype)
     found = _with_lengths(name, out, sizes, making)
+    if flat.size == out.size:
+        out[...] = flat.reshape(out.shape)
+        return found
+    _pad(out, sizes, padding)
     mask = found.get(f"{name}_mask")
     out[np.arange(width) < found[f"{name}_lengths"][:, None] if mask is None else mask] = flat
     return found
@@ -363,8 +368,8 @@ def _mask(out: Array, lengths: Array) -> Array:
 
 
 def _pad(out: Array, sizes: list[int], padding: Array) -> None:
-    """Fill what no sample will be written to; all of a small array, for that is one call."""
-    if out.nbytes <= _FILLED_WHOLE_BYTES:
+    """Fill what no sample will be written to; all of a small array, or of one with short rows, for that is one call."""
+    if out.nbytes <= max(_FILLED_WHOLE_BYTES, len(out) * _SHORT_ROW_BYTES):
         out[...] = padding
         return
     for row, size in zip(out, sizes, strict=False):
@@ -390,10 +395,11 @@ def _inner(name: str, arrays: list[Array | StoredArray]) -> tuple[int, ...]:
 def _pad_value(name: str, value: float, dtype: Dtype) -> float:
     """The value in the field's own type. Law: it is never changed to fit."""
     # A recipe's number is a float: beyond 2^53 it may not be the whole number that was written.
-    if not can_hold(value, dtype) or (dtype.kind in "iu" and abs(value) >= 2**53):
+    is_number = dtype.kind in "biufc" and can_hold(value, np.empty(0, dtype).real.dtype)
+    if not is_number or (dtype.kind in "iu" and abs(value) >= 2**53):
         raise SampleError(
             f'pad_values: field "{name}" cannot be padded with {value:g}',
-            found=f"it holds numbers of type {dtype}",
+            found=f"it holds values of type {dtype}",
             fix="pad with a number of that type, or make the field another type in `map` or `dtypes`",
         )
     return value

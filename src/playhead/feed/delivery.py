@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -24,9 +25,6 @@ from playhead.feed.tasks import Task, TaskMaker
 from playhead.feed.totals import Totals, nothing_yet
 from playhead.plan.segments import round_end
 
-if TYPE_CHECKING:
-    from typing import Self
-
 _NUMBERS = count()
 
 
@@ -43,6 +41,7 @@ class Delivery:
         self._payload = blueprint.fingerprint()
         self._new_pool = new_pool
         self._pool = new_pool()
+        self._process = os.getpid()  # whose pool and results these are
         self._results: Results | None = None
         self._at: Position | Task | None = None  # the last task delivered, or where it is to begin
         self._state: Any = None  # loaded before the world size was known, where the plan depends on it
@@ -83,7 +82,8 @@ class Delivery:
         while (results := self._begin()) is not None:
             restored = self._restored
             try:
-                while self._restored == restored:  # else begin again from the state that was loaded
+                # Else begin again: from the state that was loaded, or in a fork.
+                while self._restored == restored and self._process == os.getpid():
                     try:
                         yield self._delivered(*next(results))  # and keep nothing of it: the user may
                     except StopIteration:
@@ -136,6 +136,7 @@ class Delivery:
 
     def close(self) -> None:
         """End the workers. The loader may be iterated again; new workers start then."""
+        self._leave_to_parent()
         if self._results is not None:
             self._results.close()
         self._pool.close()
@@ -156,13 +157,19 @@ class Delivery:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _results=None)
-        self._pool = self._new_pool()
+        self._pool, self._process = self._new_pool(), os.getpid()
+
+    def _leave_to_parent(self) -> None:
+        """In a fork, which goes on from the same place: leave the parent what it iterates with."""
+        if self._process != os.getpid():
+            self._pool, self._process, self._results = self._new_pool(), os.getpid(), None
 
     def _begin(self) -> Results | None:
         """What an iteration that begins now delivers, to the end of the round; None where that is over.
 
         An evaluation set starts from its beginning every time, except right after a state was loaded.
         """
+        self._leave_to_parent()
         identity = self._identity()
         resumes, self._resumes = self._resumes, False
         if self._results is not None:  # of an earlier iteration, which may have been left in the middle

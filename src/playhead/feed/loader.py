@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from playhead.errors import RecipeError
 from playhead.feed.delivery import Delivery
 from playhead.feed.pool import Inline, Pool, Threads
@@ -42,8 +44,9 @@ class Loader(Delivery):
         collate: Callable[..., Any] | None = None,
         files: Files | None = None,
     ) -> None:
-        _check_workers(workers, worker_kind, start_method, lookahead)
-        stream = RankStream(recipe, split, rank, world_size)
+        _check_kind(worker_kind, start_method)
+        workers, lookahead = whole_number("workers", workers, 0), whole_number("lookahead", lookahead, 1)
+        stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files)
         new_pool: Callable[[], Pool] = partial(Inline, blueprint)
         if workers and worker_kind == "thread":
@@ -54,7 +57,14 @@ class Loader(Delivery):
         super().__init__(stream, blueprint, new_pool)
 
 
-def _check_workers(workers: int, kind: str, start_method: str, lookahead: int) -> None:
+def whole_number(name: str, value: Any, least: int, refusal: type[RecipeError] = RecipeError) -> int:
+    """The value of an option that is a whole number, of Python or of numpy; any other is refused."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise refusal(f"{name}: this number cannot be used", found=repr(value), expected=f"a whole number from {least}")
+
+
+def _check_kind(kind: str, start_method: str) -> None:
     if kind not in get_args(WorkerKind) or start_method not in get_args(StartMethod):
         raise RecipeError(
             "workers of this kind are not known",
@@ -62,8 +72,3 @@ def _check_workers(workers: int, kind: str, start_method: str, lookahead: int) -
             expected=f"worker_kind one of: {', '.join(get_args(WorkerKind))}; "
             f"start_method one of: {', '.join(get_args(StartMethod))}",
         )
-    for name, value, least in (("workers", workers, 0), ("lookahead", lookahead, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise RecipeError(
-                f"{name}: this number cannot be used", found=repr(value), expected=f"a whole number from {least}"
-            )

@@ -47,7 +47,7 @@ def arrays_of(name: str, values: list[Any], declared: Dtype | None) -> tuple[lis
     alike = _alike(values, declared)
     if alike is not None:
         return values, alike
-    arrays = [_as_array(value) for value in values]
+    arrays = [_converted(name, value, slot) for slot, value in enumerate(values)]
     if declared is not None:
         fitted = [_fitted(name, array, declared, slot) for slot, array in enumerate(arrays)]
         return [*fitted], declared
@@ -133,6 +133,18 @@ def can_hold(value: Any, dtype: Dtype) -> bool:
     if isinstance(value, _FRACTIONS) and not (isfinite(value) and value == int(value)):
         return False
     return low <= int(value) <= high
+
+
+def _converted(name: str, value: Any, slot: int) -> Array:
+    try:
+        return _as_array(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # as torch raises them for its own kinds of tensors
+        raise _at(
+            slot,
+            f'field "{name}" holds an array that numpy cannot have',
+            found=f"{type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}: {error}",
+            fix="in `map`, make it a dense array without gradients, of a dtype that numpy has (as `tensor.float()`)",
+        ) from error
 
 
 def _as_array(value: Any) -> Array:

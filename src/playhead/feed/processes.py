@@ -1,8 +1,8 @@
-"""Workers as processes.
+"""Workers as processes: the owner's side.
 
 Workers take turns: the n-th piece of work goes to worker n mod N, which does its pieces in order, so results are in
 order when they are received in turn. A dead worker is noticed where its result is awaited; the error names what it was
-reading.
+reading. A worker ends when its pipe is closed: by its owner, or with it, for no fork of the owner keeps its ends.
 """
 
 from __future__ import annotations
@@ -12,29 +12,30 @@ import os
 import pickle
 import signal
 import socket
-import struct
-import threading
-import traceback
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
+from multiprocessing import forkserver, process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
-from queue import SimpleQueue
-from typing import Any, Literal
+from multiprocessing.process import BaseProcess
+from typing import Literal
+from weakref import WeakValueDictionary
 
-from playhead.errors import PlayheadError, SampleError, WorkerError
+from playhead.errors import WorkerError
 from playhead.feed.main_guard import PATIENCE_SECONDS, refuse_in_bootstrap, without_main_guard
 from playhead.feed.pool import Results, ahead
 from playhead.feed.produce import Blueprint, Produced
-from playhead.feed.segments import Arena, Segments
+from playhead.feed.segments import Segments, out_of_resources
 from playhead.feed.tasks import Task, Work
-from playhead.feed.transport import pack, unpack
+from playhead.feed.transport import unpack
+from playhead.feed.worker import SEGMENT, Instructions, serve, socket_of
 
 StartMethod = Literal["spawn", "forkserver"]
-
-_SEGMENT = struct.Struct("=i")  # the message that a descriptor follows; work is longer
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,14 @@ class WorkerOptions:
 
 
 class Processes:
-    """A pool of worker processes that dies with its owner."""
+    """A pool of worker processes that dies with its owner. A fork of the owner has none, until it starts its own."""
 
     def __init__(self, blueprint: Blueprint, options: WorkerOptions, describe: Callable[[Work], str]) -> None:
         self._blueprint, self._options, self._describe = blueprint, options, describe
         self._workers: list[_Worker] = []
         self._segments: Segments | None = None
         self._num_starts = 0
+        _POOLS[id(self)] = self
 
     def results(self, tasks: Iterator[Task]) -> Results:
         options = self._options
@@ -89,33 +91,65 @@ class Processes:
     def close(self) -> None:
         workers, self._workers = self._workers, []
         for worker in workers:
-            worker.close_pipe()
-        for worker in workers:
-            worker.join()
+            worker.hang_up()
+        _end([worker.process for worker in workers if worker.process.pid is not None])
         if self._segments is not None:
             self._segments.close()
         self._segments = None
 
+    def forked(self, *, in_child: bool) -> None:
+        """To be called after a fork, in both processes: the workers are the parent's."""
+        if self._segments is not None:
+            self._segments.forked(in_child=in_child)
+        if in_child:
+            workers, self._workers, self._segments = self._workers, [], None
+            for worker in workers:
+                worker.disown()
+
     def _start(self) -> Segments:
         refuse_in_bootstrap()
-        self._blueprint.check_picklable()
+        _refuse_in_daemon()
         options = self._options
-        pickled = pickle.dumps((self._blueprint, options.setup, self._num_starts))
+        instructions: Instructions | bytes = (self._blueprint, options.setup, self._num_starts)
+        if options.start_method != "fork":
+            self._blueprint.check_picklable()
+            instructions = pickle.dumps(instructions)
         self._num_starts += 1
         context = multiprocessing.get_context(options.start_method)
-        worker_free, free = context.Pipe(duplex=False)
-        self._segments = Segments(options.num, options.lookahead, free, self._announce)
-        with worker_free:
-            for number in range(options.num):
-                args = (pickled, number, worker_free)
-                self._workers.append(_Worker(context, args, free, options.timeout_seconds, self._describe))
-        for _ in range(options.num * options.lookahead):
-            self._segments.add()
+        try:
+            # Not when a worker is started: it unblocks Ctrl-C, which the worker would then hear.
+            if options.start_method == "spawn":
+                resource_tracker.ensure_running()
+            elif options.start_method == "forkserver":
+                forkserver.ensure_running()
+            worker_free, free = os.pipe()
+            self._segments = Segments(options.num, options.lookahead, free, self._announce)
+            with Connection(worker_free, writable=False) as worker_end:
+                for number in range(options.num):
+                    args = (instructions, number, worker_end)
+                    self._workers.append(_Worker(context, args, options.timeout_seconds, self._describe))
+                    self._workers[-1].start()  # a fork closes the owner's ends of all workers that are in the list
+        except OSError as error:
+            raise out_of_resources("worker processes cannot be started", error) from error
+        self._segments.prepare_to_wait()
         return self._segments
 
-    def _announce(self, number: int, descriptor: int) -> None:
+    def _announce(self, number: int, descriptor: int | None) -> None:
         for worker in self._workers:
             worker.announce(number, descriptor)
+
+
+_POOLS: WeakValueDictionary[int, Processes] = WeakValueDictionary()
+
+
+def _forked(in_child: bool) -> None:
+    for reference in _POOLS.valuerefs():
+        pool = reference()
+        if pool is not None:
+            pool.forked(in_child=in_child)
+
+
+os.register_at_fork(after_in_parent=partial(_forked, False), after_in_child=partial(_forked, True))
 
 
 class _Worker:
@@ -124,26 +158,30 @@ class _Worker:
     def __init__(
         self,
         context: BaseContext,
-        args: tuple[bytes, int, Connection],
-        free: Connection,
+        args: tuple[Instructions | bytes, int, Connection],
         timeout_seconds: float | None,
         describe: Callable[[Work], str],
     ) -> None:
         self._number, self._timeout_seconds, self._describe = args[1], timeout_seconds, describe
-        self._pipe, worker_pipe = context.Pipe()
-        # A forked child has the owner's ends of its pipes, too, and would never see them closed.
-        inherited = (self._pipe, free) if context.get_start_method() == "fork" else ()
-        self._process = context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(worker_pipe, *args, inherited), name=f"playhead-worker-{self._number}", daemon=True
+        self._pipe, self._worker_pipe = context.Pipe()
+        self._socket = socket_of(self._pipe)
+        self._is_forked = context.get_start_method() == "fork"
+        self._under_way: deque[Work] = deque()
+        name = f"playhead-worker-{self._number}"
+        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=serve, args=(self._worker_pipe, *args), name=name, daemon=True
         )
-        # A child inherits the mask: Ctrl-C while it still imports must not make it print a traceback.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    def start(self) -> None:
+        # A child inherits the mask. Ctrl-C while it still imports must not make it print a traceback, and a fork must
+        # not run its owner's handler of SIGTERM.
+        blocked = {signal.SIGINT, signal.SIGTERM} if self._is_forked else {signal.SIGINT}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         try:
-            self._process.start()
+            self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        worker_pipe.close()
-        self._under_way: deque[Work] = deque()
+        self._worker_pipe.close()
 
     def send(self, work: Work) -> None:
         self._under_way.append(work)
@@ -152,14 +190,16 @@ class _Worker:
         except OSError as error:
             raise self._died() from error
 
-    def announce(self, number: int, descriptor: int) -> None:
-        """Send the descriptor of a new segment of shared memory."""
+    def announce(self, number: int, descriptor: int | None) -> None:
+        """Send the number of a segment of shared memory: with the descriptor of a new one; None: it is retired."""
         try:
-            self._pipe.send_bytes(_SEGMENT.pack(number))
-            with socket.socket(fileno=os.dup(self._pipe.fileno())) as stream:
-                socket.send_fds(stream, [b"!"], [descriptor])
-        except OSError as error:
+            self._pipe.send_bytes(SEGMENT.pack(number, descriptor is not None))
+            if descriptor is not None:
+                socket.send_fds(self._socket, [b"!"], [descriptor])
+        except (BrokenPipeError, ConnectionResetError) as error:
             raise self._died() from error
+        except OSError as error:
+            raise out_of_resources("shared memory cannot be sent to worker processes", error) from error
 
     def receive(self, segments: Segments) -> Produced:
         found = unpack(self._message(segments), segments)
@@ -175,10 +215,9 @@ class _Worker:
             self._under_way.popleft()
 
     def _message(self, segments: Segments) -> bytes:
-        if not self._pipe.poll():
-            segments.ensure_progress()
-            if not wait([self._pipe, self._process.sentinel], self._timeout_seconds):
-                raise self._took_too_long()
+        segments.prepare_to_wait()
+        if not self._pipe.poll() and not wait([self._pipe, self.process.sentinel], self._timeout_seconds):
+            raise self._took_too_long()
         try:
             if not self._pipe.poll():
                 raise self._died()
@@ -186,32 +225,38 @@ class _Worker:
         except (EOFError, OSError) as error:
             raise self._died() from error
 
-    def close_pipe(self) -> None:
-        """Let the worker end: it does when its pipe is closed."""
-        self._pipe.close()
+    def hang_up(self) -> None:
+        """Let the worker end: it does when its pipe is closed, which others may have open, too."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._close_ends()
 
-    def join(self) -> None:
-        """Wait for the process to end, and make it end where that takes too long."""
-        self._process.join(PATIENCE_SECONDS)
-        if self._process.is_alive():
-            self._process.terminate()
-            self._process.join(PATIENCE_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._process.close()
+    def disown(self) -> None:
+        """Forget the worker, in a fork of its owner: it ends with the owner alone, and not with the fork."""
+        self._close_ends()
+        getattr(process, "_children", set()).discard(self.process)  # which multiprocessing ends when a process does
+
+    def _close_ends(self) -> None:
+        self._socket.close()
+        with suppress(OSError):  # where garbage is collected, it may have closed itself before
+            self._pipe.close()
 
     def _died(self) -> WorkerError:
-        self._process.join(PATIENCE_SECONDS)
-        code = self._process.exitcode
+        self.process.join(PATIENCE_SECONDS)
+        code = self.process.exitcode
         if (unguarded := without_main_guard(code)) is not None:
             return unguarded
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
-        return worker_died(f"worker {self._number} (process {self._process.pid}) died with {how}", self._making())
+        return WorkerError(
+            f"worker {self._number} (process {self.process.pid}) died with {how}",
+            found=self._making(),
+            fix="look for a crash in the map or collate function, or for the system killing processes that use too "
+            "much memory; resume from the last state: nothing delivered is lost",
+        )
 
     def _took_too_long(self) -> WorkerError:
         return WorkerError(
-            f"worker {self._number} (process {self._process.pid}) took too long",
+            f"worker {self._number} (process {self.process.pid}) took too long",
             found=f"no batch within {self._timeout_seconds:g} s; {self._making()}",
             fix="look for what the map, the collate function or the storage waits for, or raise `timeout`",
         )
@@ -220,81 +265,25 @@ class _Worker:
         return f"it was making {self._describe(self._under_way[0]) if self._under_way else 'nothing'}"
 
 
-def worker_died(problem: str, found: str) -> WorkerError:
-    return WorkerError(
-        problem,
-        found=found,
-        fix="look for a crash in the map or collate function, or for the system killing processes that use too "
-        "much memory; resume from the last state: nothing delivered is lost",
-    )
+def _end(workers: list[BaseProcess]) -> None:
+    """Wait for processes to end, for all of them together, and make those end that take too long."""
+    for make_end in (None, BaseProcess.terminate, BaseProcess.kill):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        alive = [worker for worker in workers if worker.is_alive()]
+        for worker in alive:
+            if make_end is not None:
+                make_end(worker)
+        for worker in alive:
+            worker.join(None if make_end is BaseProcess.kill else max(0.0, deadline - time.monotonic()))
+    for worker in workers:
+        worker.close()
 
 
-def _serve(
-    connection: Connection, pickled: bytes, number: int, free: Connection, inherited: tuple[Connection, ...]
-) -> None:
-    """What a worker process runs: make what is asked, in order, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns us
-    for other in inherited:
-        other.close()
-    inbox: SimpleQueue[Work] = SimpleQueue()
-    arena = Arena(free)
-    # Listen before building: the owner may die meanwhile.
-    threading.Thread(target=_listen, args=(connection, inbox, arena), daemon=True).start()
-    producer: Any = None
-    failure: BaseException | None = None
-    try:
-        blueprint, setup, num_starts = pickle.loads(pickled)  # noqa: S301  # from our own parent
-        if setup is not None:
-            setup(number, num_starts)
-        producer = blueprint.build()
-    except Exception as error:  # noqa: BLE001  # raised where the first result is awaited
-        failure = _portable(error)
-    while True:
-        work = inbox.get()
-        result: Any = failure
-        if result is None:
-            try:
-                result = producer(work, arena.empty)
-            except Exception as error:  # noqa: BLE001  # it is raised again where the result is awaited
-                arena.clear()
-                result = _portable(error)
-        try:
-            connection.send_bytes(_message(result, work, arena))
-        except OSError:
-            os._exit(0)
-        del result  # its arrays are the owner's now
-
-
-def _listen(connection: Connection, inbox: SimpleQueue[Work], arena: Arena) -> None:
-    """Take work as it comes, so that its sender never waits for a worker that waits for it to take a result."""
-    try:
-        while True:
-            data = connection.recv_bytes()
-            if len(data) > _SEGMENT.size:
-                inbox.put(Work.from_bytes(data))
-                continue
-            with socket.socket(fileno=os.dup(connection.fileno())) as stream:
-                (number,) = _SEGMENT.unpack(data)
-                arena.announced(number, socket.recv_fds(stream, 1, 1)[1][0])
-    except (EOFError, OSError, IndexError):
-        os._exit(0)
-
-
-def _message(result: Any, work: Work, arena: Arena) -> bytes:
-    try:
-        return pack(result, arena)
-    except Exception as error:  # noqa: BLE001  # pickling runs code of the user's classes
-        place = f"step {work.request.step:,}, lane {work.request.lane}"
-        problem = f"{place}: the batch cannot be sent from its worker process"
-        found = f"{type(error).__name__}: {error}"
-        fix = "return arrays, numbers, text and lists from `map` and `collate`, or use worker threads"
-        return pack(SampleError(problem, found=found, fix=fix), arena)
-
-
-def _portable(error: BaseException) -> BaseException:
-    """The error itself where it can be pickled, else its message and the line that raised it."""
-    if isinstance(error, PlayheadError):
-        return error
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"in {frame.filename}, line {frame.lineno}, in {frame.name}"
-    return WorkerError(f"a worker raised {type(error).__name__}: {error}", found=place)
+def _refuse_in_daemon() -> None:
+    current = multiprocessing.current_process()
+    if current.daemon:
+        raise WorkerError(
+            "worker processes cannot be started here: Python lets a daemonic process have no children",
+            found=f"process {current.name!r}, which was started with daemon=True",
+            fix="start it with daemon=False, or make batches without workers there, or with worker threads",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,12 @@ from playhead.feed.named_fields import check_named_fields
 from playhead.feed.payload import payload_fingerprint
 from playhead.feed.tasks import Work
 from playhead.formats.rows import Sample
+from playhead.index.layout import tokenizer_digests
 from playhead.index.table import open_tables
 from playhead.read import Incident, Reader, Request
 from playhead.read.mapping import name_of, place_of
 from playhead.recipe.imports import resolve_function
-from playhead.recipe.tree import noises_of
+from playhead.recipe.tree import Leaf, noises_of
 from playhead.recipe.values import Recipe
 from playhead.resolve.resolve import leaves_by_stream
 from playhead.store import Files
@@ -42,22 +43,34 @@ class Produced(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Everything a worker needs to make batches: it travels to other processes, and each builds its own Producer."""
+    """Everything a worker needs to make batches: it travels to other processes, and each builds its own Producer.
+
+    `tokenizers` are the digests of tokenizers by path, when it was made: all workers have the same tokens, or none.
+    """
 
     recipe: Recipe
     split: str | None = None
     map: UserFunction | None = None
     collate: UserFunction | None = None
     files: Files | None = None
+    tokenizers: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        digests: dict[str, str] = {}
+        for leaf in self._leaves():
+            digests |= tokenizer_digests(self.recipe, leaf)
+        object.__setattr__(self, "tokenizers", digests)
+
+    def _leaves(self) -> list[Leaf]:
+        return [leaf for found in leaves_by_stream(self.recipe, self.split) for leaf in found]
 
     def build(self) -> Producer:
         return Producer(self)
 
     def fingerprint(self) -> str:
         """What decides the contents of batches beyond the plan."""
-        leaves = [leaf for found in leaves_by_stream(self.recipe, self.split) for leaf in found]
         given = [None if function is None else name_of(function) for function in (self.map, self.collate)]
-        return payload_fingerprint(self.recipe, leaves, given, self.files)
+        return payload_fingerprint(self.recipe, self._leaves(), given, self.files)
 
     def check_picklable(self) -> None:
         """Refuse a function that cannot travel, before any worker starts."""
@@ -83,7 +96,8 @@ class Producer:
             recipe = msgspec.structs.replace(recipe, collate=name_of(blueprint.collate))
         streams = leaves_by_stream(recipe, blueprint.split)
         noises = noises_of(recipe, [leaf for leaves in streams for leaf in leaves])
-        tables = open_tables({leaf.path: leaf for leaves in [*streams, noises] for leaf in leaves}.values(), recipe)
+        leaves = {leaf.path: leaf for leaves in [*streams, noises] for leaf in leaves}
+        tables = open_tables(leaves.values(), recipe, blueprint.files)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
         self._reader = Reader(
             recipe,
@@ -92,6 +106,7 @@ class Producer:
             blueprint.files,
             noises=[(leaf, tables[leaf.path]) for leaf in noises],
             stored_arrays=recipe.collate == "pad",
+            tokenizers=blueprint.tokenizers,
         )
         self._how = Collation(
             None if recipe.fields is None else tuple(recipe.fields),

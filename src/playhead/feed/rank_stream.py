@@ -15,6 +15,7 @@ from playhead.recipe.tree import evaluation_branch
 from playhead.recipe.values import Recipe, Unit
 from playhead.resolve.open import map_tables, plan_tables
 from playhead.resolve.resolve import lanes_of, leaves_by_stream
+from playhead.store import Files
 
 
 class RankStream:
@@ -24,11 +25,18 @@ class RankStream:
     is. Law: every answer is the same as the first, or an error names both.
     """
 
-    def __init__(self, recipe: Recipe, split: str | None, rank: int | None, world_size: int | None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        split: str | None,
+        rank: int | None,
+        world_size: int | None,
+        files: Files | None = None,
+    ) -> None:
         self.recipe, self.split = recipe, split
         self._given = rank, world_size
         self._identity: Identity | None = None
-        self._tables = map_tables(recipe, split)
+        self._tables = map_tables(recipe, split, files)
         self._leaves = leaves_by_stream(recipe, split)
         self._plan_needs_world = split is not None and evaluation_branch(recipe, split).lanes is None
         if rank is not None or world_size is not None:

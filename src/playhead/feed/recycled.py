@@ -53,7 +53,9 @@ class Recycled:
             self._free.append(memory)
         if self._free:
             self._free.popleft()
-        return mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        # Private: in a fork, which has a copy, nothing is overwritten either.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        return mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE, flags)
 
 
 def _released(held: dict[int, Any], free: deque[mmap.mmap], number: int, memory: mmap.mmap, _: object) -> None:

@@ -1,241 +1,216 @@
-"""Memory that worker processes and their owner share, in segments that are used again and again.
+"""Memory that worker processes and their owner share, in segments that are used again and again: the owner's side.
 
 A segment is memory without a name, known by its descriptor alone: nothing is left behind, whichever process is killed.
 The owner makes segments and sends every worker their descriptors. Free segments are numbers in a pipe that all workers
-read from: a worker takes one for the arrays of a batch, and the owner returns it to the pipe when nothing refers to
-those arrays any more.
+read from: a worker takes one for the arrays of a batch (`feed/arena.py`), and the owner returns it to the pipe when
+nothing refers to those arrays any more. A segment that is not wanted again is retired: all forget it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import secrets
 import struct
-import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import Connection
-from threading import Condition
+from itertools import count
 from typing import Any
-
-import numpy as np
 
 from playhead.errors import StoreError
 from playhead.store.local import FAILURES
-from playhead.types import Array
 
 Span = tuple[int, int]  # offset and size, in bytes
+Announce = Callable[[int, int | None], None]
 
-_NUMBER = struct.Struct("=i")
-_ALIGNMENT = 64
-_GROWTH_BYTES = 1 << 18
-SMALLEST_SHARED_BYTES = 1 << 14  # smaller arrays travel sooner with the rest of the batch
+NUMBER = struct.Struct("=i")  # a free segment, in the pipe
+GROWTH_BYTES = 1 << 18  # sizes of segments are multiples of it
+_RECENT = 32  # batches: what they needed is what the next ones are expected to need
+_FAR_LARGER = 2
+_MEMFD_BLOCKED = (errno.ENOSYS, errno.EPERM, errno.EACCES)  # as sandboxes have it
+_MAP_FIXED = 0x10  # on every system that has the call
 
 
 class Segments:
-    """The owner's side. `free` is the pipe; `announce` sends every worker a new segment's number and descriptor.
+    """The owner's side. `free` is the pipe's end to write to. `announce` sends every worker the number and the
+    descriptor of a new segment, or the number of a retired one and None.
 
     There are as many segments as batches are made ahead. Where the user keeps batches, more are made, up to `most`;
     from then on arrays are copied out of their segment. Laws: a segment is not written to while anything refers to
-    its memory; a worker never waits for a segment while the owner waits for its result.
+    its memory, in this process or in a fork of it; a worker never waits for a segment while the owner waits for its
+    result.
     """
 
-    def __init__(
-        self, num_workers: int, lookahead: int, free: Connection, announce: Callable[[int, int], None]
-    ) -> None:
-        self._free, self._announce = free, announce
+    def __init__(self, num_workers: int, lookahead: int, free: int, announce: Announce) -> None:
+        self._free: int | None = free
+        self._announce = announce
+        self._usual = num_workers * lookahead
         self._lookahead_elsewhere = (num_workers - 1) * lookahead  # what other workers may hold of later batches
-        self.most = 2 * num_workers * lookahead + 2
-        self._descriptors: list[int] = []
-        self._mappings: list[mmap.mmap | None] = []
+        self.most = 2 * self._usual + 2
+        self._numbers = count()
+        self._descriptors: dict[int, int] = {}
+        self._mappings: dict[int, mmap.mmap] = {}
         self._held: dict[int, weakref.ref[Any]] = {}
+        self._retired: deque[int] = deque()  # and not forgotten yet
+        self._needed_lately: deque[int] = deque(maxlen=_RECENT)
+        self._used_lately: deque[int] = deque(maxlen=_RECENT)  # bytes of a segment
 
     def __len__(self) -> int:
-        return len(self._descriptors)
+        return len(self._descriptors) - len(self._retired)
 
     def __del__(self) -> None:
         self.close()
 
     def close(self) -> None:
-        """Forget all segments. Arrays in the user's hands keep their memory."""
+        """Forget all segments, and close the pipe. Arrays in the user's hands keep their memory."""
         self._held.clear()
         self._mappings.clear()
+        self._retired.clear()
         while self._descriptors:
-            os.close(self._descriptors.pop())
+            os.close(self._descriptors.popitem()[1])
+        free, self._free = self._free, None
+        if free is not None:
+            os.close(free)
 
-    def add(self) -> None:
-        try:
-            descriptor = _new_descriptor()
-        except OSError as error:
-            raise StoreError(
-                "no shared memory can be made for worker processes",
-                found=str(error),
-                fix=FAILURES.get(error.errno or 0, "use fewer workers, or worker threads"),
-            ) from error
-        number = len(self._descriptors)
-        self._descriptors.append(descriptor)
-        self._mappings.append(None)
-        self._announce(number, descriptor)
-        _write_free(self._free, number)
-
-    def ensure_progress(self) -> None:
+    def prepare_to_wait(self) -> None:
         """To be called before the owner waits: let there be a segment for the batch it waits for."""
-        while len(self) < min(self.most, self._lookahead_elsewhere + 1 + len(self._held)):
-            self.add()
+        while self._retired:
+            self._forget(self._retired.popleft())
+        self._needed_lately.append(self._needed())
+        while len(self) < max(self._usual, self._needed()):
+            try:
+                descriptor = _new_descriptor()
+            except OSError as error:
+                if len(self) >= self._needed():
+                    return
+                if not self._held:
+                    raise out_of_resources("no shared memory can be made for worker processes", error) from error
+                # The memory that the user has kept longest stays his without its descriptor, which then is free.
+                self.most = len(self)
+                number = min(self._held, default=-1)
+                if self._held.pop(number, None) is not None:  # else it was released meanwhile
+                    self._forget(number)
+            else:
+                self._add(descriptor)
 
     def views(self, segment: tuple[int, int], spans: Sequence[Span]) -> list[memoryview]:
         """Spans of a segment (its number and capacity) that a worker has filled; it is free when none is in use."""
         number, capacity = segment
-        mapping = self._mappings[number]
-        if mapping is None or len(mapping) < capacity:
-            mapping = self._mappings[number] = mmap.mmap(self._descriptors[number], capacity)
-        if self._lookahead_elsewhere + 1 + len(self._held) >= self.most:
+        self._used_lately.append(max(offset + size for offset, size in spans))
+        try:
+            mapping = self._mapped(number, capacity)
+        except OSError:  # a mapping takes a descriptor
+            with open(self._descriptors[number], "rb", closefd=False) as file:
+                copies = [_read(file, *span) for span in spans]
+            self._give_back(number)
+            return copies
+        if self._needed() >= self.most:
             whole = memoryview(mapping)
             copies = [memoryview(bytearray(whole[offset : offset + size])) for offset, size in spans]
-            _write_free(self._free, number)
+            self._give_back(number)
             return copies
         # Arrays hold on to the object that their buffer comes from. A mapping stays; this is its stand-in for one use.
         stand_in = (ctypes.c_char * len(mapping)).from_buffer(mapping)
-        self._held[number] = weakref.ref(stand_in, partial(_released, self._held, self._free, number, os.getpid()))
+        self._held[number] = weakref.ref(stand_in, partial(_released, weakref.ref(self), number))
         whole = memoryview(stand_in).cast("B")
         return [whole[offset : offset + size] for offset, size in spans]
 
+    def forked(self, *, in_child: bool) -> None:
+        """To be called after a fork, in both processes: each has what was in use for itself from now on.
 
-def _released(held: dict[int, Any], free: Connection, number: int, owner: int, _: object) -> None:
-    if os.getpid() == owner and held.pop(number, None) is not None:  # a fork of the owner has no say
-        _write_free(free, number)
+        What one writes there the other does not see, and workers never write there again.
+        """
+        for number, reference in list(self._held.items()):
+            memory = reference()
+            if memory is not None:
+                _make_private(memory, self._descriptors[number])
+            if self._held.pop(number, None) is not None:
+                self._retired.append(number)
+        if in_child:
+            self.close()
 
+    def released(self, number: int) -> None:
+        """Nothing refers to a segment's memory any more. May be called at any moment, in any thread."""
+        if self._held.pop(number, None) is not None:
+            self._give_back(number)
 
-def _write_free(free: Connection, number: int) -> None:
-    """May be called at any moment, in any thread: whoever drops the last reference gets here."""
-    with suppress(BrokenPipeError):  # the workers may be gone
-        os.write(free.fileno(), _NUMBER.pack(number))
+    def _needed(self) -> int:
+        """How many segments there must be for a worker to have one whatever the others hold."""
+        return self._lookahead_elsewhere + 1 + len(self._held)
 
+    def _mapped(self, number: int, capacity: int) -> mmap.mmap:
+        mapping = self._mappings.get(number)
+        if mapping is None or len(mapping) < capacity:
+            mapping = self._mappings[number] = mmap.mmap(self._descriptors[number], capacity)
+        return mapping
 
-class Arena:
-    """A worker's side: where the arrays of the batch that is being made are put."""
+    def _add(self, descriptor: int) -> None:
+        number = next(self._numbers)
+        self._descriptors[number] = descriptor
+        self._announce(number, descriptor)
+        self._write_free(number)
 
-    def __init__(self, free: Connection) -> None:
-        self._free = free
-        self._descriptors: dict[int, int] = {}
-        self._announced = Condition()
-        self._mappings: dict[int, mmap.mmap] = {}
-        self._number: int | None = None  # of the segment in use
-        self._regions: list[tuple[int, int]] = []  # its addresses: first and end of each of its mappings
-        self._outgrown: list[mmap.mmap] = []
-        self._used = 0
-        self._is_exhausted = False
+    def _forget(self, number: int) -> None:
+        self._mappings.pop(number, None)
+        os.close(self._descriptors.pop(number))
+        self._announce(number, None)
 
-    def announced(self, number: int, descriptor: int) -> None:
-        with self._announced:
-            self._descriptors[number] = descriptor
-            self._announced.notify()
+    def _give_back(self, number: int) -> None:
+        """Let workers have a segment again, unless recent batches needed fewer, or far smaller ones."""
+        capacity = len(self._mappings.get(number, b""))
+        used = max([0, *self._used_lately])  # a list is made in one go: another thread may add meanwhile
+        is_one_too_many = len(self) > max([self._usual, *self._needed_lately])
+        if is_one_too_many or capacity > _FAR_LARGER * used + GROWTH_BYTES:
+            self._retired.append(number)
+        else:
+            self._write_free(number)
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An array whose contents are not set, in shared memory if it is large."""
-        dtype = np.dtype(dtype)
-        count = int(np.prod(shape, dtype=object))
-        size = count * dtype.itemsize
-        if size < SMALLEST_SHARED_BYTES or dtype.hasobject or not self._reserve(size):
-            return np.empty(shape, dtype)
-        assert self._number is not None
-        array = np.frombuffer(self._mappings[self._number], dtype, count, self._used).reshape(shape)
-        self._used += size
-        return array
-
-    def place(self, data: memoryview) -> Span | None:
-        """The span of data in the segment, copied to there unless it is there; None where it cannot be."""
-        size = data.nbytes
-        if size < SMALLEST_SHARED_BYTES:
-            return None
-        source = np.frombuffer(data, np.uint8)
-        first = source.__array_interface__["data"][0]
-        for region, end in self._regions:
-            if region <= first and first + size <= end:
-                return first - region, size
-        if not self._reserve(size):
-            return None
-        assert self._number is not None
-        offset = self._used
-        np.frombuffer(self._mappings[self._number], np.uint8, size, offset)[:] = source
-        self._used += size
-        return offset, size
-
-    def hand_over(self) -> tuple[int, int]:
-        """The number and capacity of the segment in use, which is the owner's from now on."""
-        assert self._number is not None
-        found = self._number, len(self._mappings[self._number])
-        self._number = None
-        self.clear()
-        return found
-
-    def clear(self) -> None:
-        """Forget what was put in the segment."""
-        self._used = 0
-        self._outgrown.clear()
-        mapping = None if self._number is None else self._mappings.get(self._number)
-        self._regions = [] if mapping is None else [_addresses(mapping)]
-
-    def _reserve(self, size: int) -> bool:
-        """Make room at the next aligned place of a segment."""
-        if self._is_exhausted:
-            return False
-        if self._number is None:
-            self._take()
-        assert self._number is not None
-        self._used = -(-self._used // _ALIGNMENT) * _ALIGNMENT
-        mapping = self._mappings.get(self._number)
-        if mapping is not None and self._used + size <= len(mapping):
-            return True
-        if mapping is not None:
-            self._outgrown.append(mapping)  # arrays in it stay valid: it shows the same memory
-        try:
-            mapping = _grown(self._descriptors[self._number], self._used + size)
-        except OSError as error:
-            warnings.warn(
-                f"shared memory has no room for a batch ({error}); batches are sent through pipes, which is slower",
-                RuntimeWarning,
-                stacklevel=1,
-            )
-            self._is_exhausted = True
-            return False
-        self._mappings[self._number] = mapping
-        self._regions.append(_addresses(mapping))
-        return True
-
-    def _take(self) -> None:
-        data = os.read(self._free.fileno(), _NUMBER.size)
-        if len(data) != _NUMBER.size:
-            os._exit(0)  # the owner is gone
-        (number,) = _NUMBER.unpack(data)
-        with self._announced:
-            self._announced.wait_for(lambda: number in self._descriptors)
-        self._number = number
-        self.clear()
+    def _write_free(self, number: int) -> None:
+        if self._free is not None:
+            with suppress(BrokenPipeError):  # the workers may be gone
+                os.write(self._free, NUMBER.pack(number))
 
 
-def _addresses(mapping: mmap.mmap) -> tuple[int, int]:
-    first = np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
-    return first, first + len(mapping)
+def out_of_resources(problem: str, error: OSError) -> StoreError:
+    """The error where the system refuses what worker processes need."""
+    fix = FAILURES.get(error.errno or 0, "use fewer workers, or worker threads")
+    return StoreError(problem, found=str(error), fix=fix)
 
 
-def _grown(descriptor: int, size: int) -> mmap.mmap:
-    """A segment of at least a size, mapped. Its memory is there: else writing to it could end the process."""
-    capacity = -(-size // _GROWTH_BYTES) * _GROWTH_BYTES
-    if os.fstat(descriptor).st_size < capacity:
-        os.ftruncate(descriptor, capacity)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, capacity)
-    return mmap.mmap(descriptor, os.fstat(descriptor).st_size)
+def _released(segments: weakref.ref[Segments], number: int, _: object) -> None:
+    found = segments()
+    if found is not None:
+        found.released(number)
+
+
+def _read(file: Any, offset: int, size: int) -> memoryview:
+    data = memoryview(bytearray(size))
+    file.seek(offset)
+    file.readinto(data)
+    return data
+
+
+def _make_private(memory: Any, descriptor: int) -> None:
+    """Map a segment anew, at the address where it is mapped: a page that is written to becomes this process's own."""
+    mapped_at = ctypes.CDLL(None).mmap
+    mapped_at.restype = ctypes.c_void_p
+    mapped_at.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    access, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
+    mapped_at(ctypes.addressof(memory), ctypes.sizeof(memory), access, flags, descriptor, 0)
 
 
 def _new_descriptor() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("playhead", os.MFD_CLOEXEC)
+        try:
+            return os.memfd_create("playhead", os.MFD_CLOEXEC)
+        except OSError as error:
+            if error.errno not in _MEMFD_BLOCKED:
+                raise
     from _posixshmem import shm_open, shm_unlink  # type: ignore[import-not-found]  # of multiprocessing.shared_memory
 
     name = f"/playhead-{secrets.token_hex(8)}"

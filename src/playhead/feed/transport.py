@@ -1,4 +1,4 @@
-"""Results of worker processes on their way to the owner: large arrays in shared memory, the rest as a pickle.
+"""Results of worker processes on their way to the owner: what is large in shared memory, the rest as a pickle.
 
 Law: what arrives is what was sent. An array arrives writable if it was.
 """
@@ -9,11 +9,14 @@ import copyreg
 import io
 import pickle
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from playhead.feed.segments import Arena, Segments, Span
+from playhead.feed.arena import SMALLEST_SHARED_BYTES, Arena
+from playhead.feed.segments import Segments, Span
+from playhead.types import Array
 
 
 def pack(result: Any, arena: Arena) -> bytes:
@@ -28,20 +31,47 @@ def pack(result: Any, arena: Arena) -> bytes:
 
     file = io.BytesIO()
     pickler = pickle.Pickler(file, protocol=5, buffer_callback=is_small)
+    pickler.dispatch_table = copyreg.dispatch_table | {np.ndarray: partial(_reduced_array, arena)}
     if "torch" in sys.modules:
-        pickler.dispatch_table = copyreg.dispatch_table | {sys.modules["torch"].Tensor: _reduced_tensor}
+        pickler.dispatch_table[sys.modules["torch"].Tensor] = _reduced_tensor
     try:
         pickler.dump(result)
+        data = pickle.PickleBuffer(file.getbuffer())
+        is_beside = is_small(data)  # else it is in the last span
     except BaseException:
         arena.clear()
         raise
-    segment = arena.hand_over() if spans else None
-    return pickle.dumps((segment, spans, pickle.PickleBuffer(file.getbuffer())), protocol=5)
+    segment = None
+    if spans:
+        segment = arena.hand_over()
+    else:
+        arena.clear()
+    return pickle.dumps((segment, spans, data if is_beside else None), protocol=5)
 
 
 def unpack(message: bytes, segments: Segments) -> Any:
     segment, spans, data = pickle.loads(message)  # noqa: S301  # from our own worker
-    return pickle.loads(data, buffers=segments.views(segment, spans) if spans else ())  # noqa: S301
+    views = segments.views(segment, spans) if spans else []
+    return pickle.loads(views.pop() if data is None else data, buffers=views)  # noqa: S301
+
+
+def _reduced_array(arena: Arena, array: Array) -> tuple[Any, ...]:
+    """An array as numpy pickles it; a large one so that its bytes need not go through the pickle."""
+    if array.nbytes >= SMALLEST_SHARED_BYTES and not array.dtype.hasobject:
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            found = arena.empty(array.shape, array.dtype)
+            found[...] = array
+            array = found
+        try:
+            memoryview(array)  # type: ignore[arg-type]
+        except ValueError:  # as of dates
+            as_bytes = array.view(np.dtype((np.void, array.itemsize)))
+            return _as_dtype, (as_bytes, array.dtype)
+    return array.__reduce_ex__(5)  # type: ignore[return-value]
+
+
+def _as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array.view(dtype)
 
 
 def _reduced_tensor(tensor: Any) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ compressed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from playhead.errors import DataError
+from playhead.formats.arrow_types import load_pyarrow
 from playhead.formats.batch_columns import (
     Located,
     RangedColumn,
@@ -29,20 +30,18 @@ from playhead.formats.batch_columns import (
     open_array,
     open_column,
 )
+from playhead.formats.collect import ROW_ID
 from playhead.formats.column_scan import check_spec, collect, scanned_columns
-from playhead.formats.columns import (
-    ColumnNames,
+from playhead.formats.column_schema import (
+    ColumnFeature,
     ColumnOptions,
-    Kept,
-    as_data_error,
-    as_samples,
-    broken_as_data_errors,
+    MediaMaker,
     chosen_columns,
-    column_of,
-    load_pyarrow,
+    common_types,
     media_makers,
-    refusals,
+    types_of,
 )
+from playhead.formats.columns import Kept, as_data_error, as_samples, broken_as_data_errors, column_of, refusals
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.ipc import (
     DICTIONARY,
@@ -51,20 +50,18 @@ from playhead.formats.ipc import (
     SCHEMA,
     Message,
     batch_header,
+    is_compressed,
     read_message,
     read_messages,
 )
-from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Block, Fetch, Rows, Sample, Shard
-from playhead.formats.saved_datasets import saved_files, source_of
+from playhead.formats.saved_datasets import saved_files
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
-from playhead.recipe.values import Source
+from playhead.recipe.values import Count, Source
 from playhead.store import Buffer, File, Files, Ranges, Stamp, open_file
 from playhead.types import Array, IntArray
-
-__all__ = ["Arrow", "ArrowOptions", "source_of"]
 
 TRACK, INDICES = "arrow", "indices"
 _BLOCKS = Track(TRACK, "blocks")
@@ -76,22 +73,32 @@ _MOST_FILES = 1 << 10
 class ArrowOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """`columns` are the ones to read, all by default; `audio` are those that hold recordings, `image` images.
 
-    `indices` is an Arrow file of row numbers: the rows of the source, in order, out of those of all its files.
-    `allow_no_end` accepts a stream without the mark of its end.
+    `features` stand in place of those of Hugging Face in the files. `indices` is an Arrow file of row numbers: the rows
+    of the source, in order, out of those of all its files. `allow_no_end` accepts a stream without the mark of its end.
+    `max_batch_bytes` is what a compressed record batch may take in memory.
     """
 
     columns: list[str] | None = None
     audio: list[str] = field(default_factory=list)
     image: list[str] = field(default_factory=list)
+    features: dict[str, ColumnFeature] | None = None
     indices: list[str] = field(default_factory=list)
     allow_no_end: bool = False
+    max_batch_bytes: Count = 2 << 30
 
     @property
     def of_columns(self) -> ColumnOptions:
-        return ColumnOptions(self.columns, self.audio, self.image)
+        return ColumnOptions(self.columns, self.audio, self.image, self.features)
 
 
-@register("arrow", extensions=(".arrow",), raw_members=False, options=ArrowOptions, path_options=("indices",))
+@register(
+    "arrow",
+    extensions=(".arrow",),
+    default_id=ROW_ID,
+    raw_members=False,
+    options=ArrowOptions,
+    path_options=("indices",),
+)
 class Arrow:
     """IPC streams and files; record batches are blocks. With indices, all files are one shard, without a track."""
 
@@ -110,6 +117,7 @@ class Arrow:
             yield _scan_indexed(shard, spec, options, files)
             return
         opened, first_row = _OpenFile(open_file(files, shard.name), options), 0
+        types = opened.types(spec)
         for message in opened.batches():
             num_rows = batch_header(message, opened.place(message)).num_rows
             if not num_rows:
@@ -121,7 +129,7 @@ class Arrow:
             }
             if spec.reads_content:
                 arrays |= _collected(opened, message, spec, range(first_row, first_row + num_rows))
-            yield Chunk(num_rows, arrays)
+            yield Chunk(num_rows, arrays, types=types)
             first_row += num_rows
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
@@ -132,9 +140,10 @@ def _scan_indexed(shard: Shard, spec: Spec, options: ArrowOptions, files: Files)
     """The rows that indices name, each read once, in the order of the indices."""
     indices = _read_indices(open_file(files, shard.path(INDICES)), options)
     wanted, places = np.unique(indices, return_inverse=True)
-    parts, num_rows = list[dict[str, Array]](), 0
+    parts, types, num_rows = list[dict[str, Array]](), dict[str, dict[str, str]](), 0
     for _, path in shard.files[1:]:
         opened, in_file = _OpenFile(open_file(files, path), options), 0
+        types[path] = opened.types(spec)
         for message in opened.batches():
             end = num_rows + batch_header(message, opened.place(message)).num_rows
             chosen = wanted[(wanted >= num_rows) & (wanted < end)] - num_rows
@@ -144,7 +153,7 @@ def _scan_indexed(shard: Shard, spec: Spec, options: ArrowOptions, files: Files)
     if len(wanted) and wanted[-1] >= num_rows:
         raise _no_such_row(shard, int(wanted[-1]), num_rows)
     arrays = {name: np.concatenate([part[name] for part in parts])[places] for name in parts[0]} if parts else {}
-    return Chunk(len(indices), arrays)
+    return Chunk(len(indices), arrays, types=common_types(types.items()))
 
 
 def _no_such_row(shard: Shard, found: int, num_rows: int) -> DataError:
@@ -191,7 +200,7 @@ class _OpenFile:
 
     def __init__(self, file: File, options: ArrowOptions) -> None:
         pa = load_pyarrow()
-        self.file, self._allow_no_end = file, options.allow_no_end
+        self.file, self._options = file, options
         message = next(self._messages(), None)
         if message is None or message.kind != SCHEMA:
             raise DataError(f"{file.path}: does not begin with a schema", expected="an Arrow IPC stream or file")
@@ -202,7 +211,12 @@ class _OpenFile:
         self.media = media_makers(file.path, self.schema, options.of_columns)
 
     def _messages(self) -> Iterator[Message]:
-        return read_messages(self.file, allow_no_end=self._allow_no_end)
+        return read_messages(self.file, allow_no_end=self._options.allow_no_end)
+
+    def types(self, spec: Spec) -> dict[str, str]:
+        """What the columns are that samples have, or a scan reads."""
+        names = dict.fromkeys([*self.names, *scanned_columns(spec, self.schema.names, self.names)])
+        return types_of(self.file.path, self.schema, names, self._options.of_columns)
 
     def batches(self) -> Iterator[Message]:
         return (message for message in self._messages() if message.kind == RECORD_BATCH)
@@ -224,6 +238,7 @@ class _OpenFile:
     def whole(self, message: Message, data: Buffer) -> Any:
         """A batch of which all bytes are read. Law: no column is larger or smaller than it says."""
         pa = load_pyarrow()
+        self._check_size(message, data)
         if self._dictionaries:
             before = [part for end, part in self._dictionaries if end <= message.first or self._is_file]
             stream = pa.py_buffer(b"".join([self._schema_bytes, *before, data]))
@@ -232,6 +247,21 @@ class _OpenFile:
             batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
         batch.validate()
         return batch
+
+    def _check_size(self, message: Message, data: Buffer) -> None:
+        """Refuse a batch that takes too much memory: compressed buffers begin with the size of what is in them."""
+        if not is_compressed(message, self.place(message)):
+            return
+        header, most = batch_header(message, self.place(message)), self._options.max_batch_bytes
+        firsts = header.buffers[header.buffers[:, 1] > 0, 0] + (message.body - message.first)
+        sizes = [int.from_bytes(data[first : first + 8], "little", signed=True) for first in firsts.tolist()]
+        if sum(map(abs, sizes)) > most:
+            raise DataError(
+                f"{self.place(message)}: is too large to decompress",
+                found=f"{sum(map(abs, sizes)):,} bytes",
+                expected=f"at most {most:,} in a record batch",
+                fix="write smaller batches, or raise `max_batch_bytes` in the options of the source",
+            )
 
     def arrays(self, message: Message, names: Sequence[str]) -> dict[str, Any]:
         """Some columns of a batch, as few bytes of it read as can be."""
@@ -256,8 +286,13 @@ class _OpenFile:
         """The dictionaries of the file, each with its end; the messages are gone through only if there are any."""
         if not any(_has_dictionary(column.type) for column in self.schema):
             return []
-        found = [message for message in self._messages() if message.kind == DICTIONARY]
-        return [(message.end, self.file.read(message.first, message.end - message.first)) for message in found]
+        found = []
+        for message in self._messages():
+            if message.kind == DICTIONARY:
+                data = self.file.read(message.first, message.end - message.first)
+                self._check_size(message, data)
+                found.append((message.end, data))
+        return found
 
 
 def _has_dictionary(kind: Any) -> bool:
@@ -273,7 +308,7 @@ class _Batch(NamedTuple):
 
     names: list[str]
     columns: list[RangedColumn]
-    media: Mapping[str, Callable[[Any], Media | None]]
+    media: Mapping[str, MediaMaker]
     num_bytes: int
 
 
@@ -284,7 +319,6 @@ class ArrowReader:
         load_pyarrow()
         self._source = source
         self._options = options_of(ArrowOptions, source.options)
-        self._names = ColumnNames()
         self.has_media = False
         self._files: Kept[str, _OpenFile] = Kept(_MOST_FILES)
         self._row_tables: dict[Shard, _RowTable] = {}
@@ -358,7 +392,6 @@ class ArrowReader:
         file = self._files.get(block.path)
         if file is None:
             file = _OpenFile(File(fetch.files, block.path, fetch.stamps[block.path]), self._options)
-            self._names.check(block.path, file.names)
             self.has_media = self.has_media or bool(file.media)
             self._files.add(block.path, file)
         message = read_message(file.file, block.first, bytes(head))

@@ -13,20 +13,16 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import DataError
-from playhead.formats.columns import (
-    Column,
-    as_rows,
-    check_bounds,
-    column_of,
-    decoded,
+from playhead.formats.arrow_types import (
     is_list,
     is_number,
     is_text,
     is_text_or_bytes,
     load_pyarrow,
     offsets_type,
-    ranges_of,
+    stored_type,
 )
+from playhead.formats.columns import Column, as_rows, check_bounds, column_of, decoded, ranges_of
 from playhead.formats.ipc import BatchHeader, Message
 from playhead.store import Buffer
 from playhead.types import Array, IntArray
@@ -86,10 +82,7 @@ def _contradicts() -> DataError:
 
 
 def _located(kind: Any, nodes: Iterator[list[int]], buffers: Iterator[list[int]]) -> Located | None:
-    pa = load_pyarrow()
-    types = pa.types
-    while isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
+    types, kind = load_pyarrow().types, stored_type(kind)
     if is_text_or_bytes(kind):
         num_buffers = 3
     elif is_list(kind) or types.is_map(kind):

@@ -15,14 +15,21 @@ from playhead.formats.spec import Spec
 from playhead.seeds import hash_text
 from playhead.types import Array
 
+OWN_ID = "id"
+ROW_ID = "__id__"  # stands for the id of a row where the recipe names none: its own or, without one, file and number
+
 
 class Collector:
-    """Takes rows one by one, then gives their columns. Its errors do not name the row: the caller knows where it is."""
+    """Takes rows one by one, then gives their columns. Its errors do not name the row: the caller knows where it is.
 
-    def __init__(self, spec: Spec) -> None:
-        self._spec = spec
+    Where the recipe names no ids, rows must be all those of a file, in order; `path` is the file.
+    """
+
+    def __init__(self, spec: Spec, path: str = "") -> None:
+        self._spec, self._path, self._number = spec, path, 0
         lengths = ((LENGTHS, spec.length), (OUTPUTS, spec.output_length))
-        self._lengths = {name: RowLengths(length, spec.audio_changes) for name, length in lengths if length is not None}
+        how = (spec.audio_changes, spec.tokenizers)
+        self._lengths = {name: RowLengths(length, *how) for name, length in lengths if length is not None}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
         self._clear()
 
@@ -34,7 +41,15 @@ class Collector:
         for name, field, accepts in self._matches:
             self._columns[name].append(accepts(row.get(field)))
         if self._spec.ids is not None:
-            self._ids.append(hash_text(identity(row.get(self._spec.ids), self._spec.ids)))
+            self._ids.append(hash_text(self._id(row, self._spec.ids)))
+        self._number += 1
+
+    def _id(self, row: Row, field: str) -> str:
+        found = row.get(field)
+        if field != ROW_ID or found is not MISSING:
+            return identity(found, field)
+        found = row.get(OWN_ID)
+        return own_id({} if found is MISSING else {OWN_ID: found}) or file_and_row(self._path, self._number)
 
     def take(self) -> dict[str, Array]:
         """The columns of the rows added since the last time, by their names in the schema."""
@@ -73,8 +88,8 @@ def number(value: Any, name: str) -> float:
 
 def own_id(row: Mapping[str, Any]) -> str | None:
     """The id that a row of fields says itself, if any."""
-    found = row.get("id")
-    return None if found is None else identity(found, "id")
+    found = row.get(OWN_ID)
+    return None if found is None else identity(found, OWN_ID)
 
 
 def file_and_row(path: str, row: int) -> str:

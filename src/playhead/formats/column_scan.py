@@ -11,19 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from playhead.errors import DataError
-from playhead.formats.collect import Collector
-from playhead.formats.columns import as_rows, column_of, is_number, is_text, is_text_or_bytes, load_pyarrow
+from playhead.formats.arrow_types import is_number, is_text, is_text_or_bytes, load_pyarrow, without_views
+from playhead.formats.collect import OWN_ID, ROW_ID, Collector, file_and_row, own_id
+from playhead.formats.columns import as_rows, column_of
 from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
 from playhead.formats.rows import Sample
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
-from playhead.formats.tokens import Tokens
-from playhead.recipe.augments import Augment
+from playhead.formats.tokens import Tokens, text_fields
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.types import Array
+
+_MOST_BYTES = 64 << 20  # of one column at a time
 
 
 def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> list[str]:
@@ -35,14 +38,14 @@ def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> 
     fields = [field for term in terms for field in _fields_of(term)]
     fields += [*spec.columns, *(match.name for match in spec.matches)]
     if spec.ids is not None:
-        fields.append(spec.ids)
+        fields.append(OWN_ID if spec.ids == ROW_ID else spec.ids)
     found = {_column_and_path(field, names)[0] for field in fields}
     return [name for name in names if name in found]
 
 
 def _fields_of(term: Length) -> list[str]:
     if term.tokenizer is not None:
-        return Tokens(term).fields
+        return text_fields(term)
     return [] if term.field is None else [term.field]
 
 
@@ -58,13 +61,39 @@ def check_spec(path: str, spec: Spec) -> None:
             )
 
 
+class _TooMuchAtOnceError(Exception):
+    """Values that are stored once would take too much memory if they were repeated for all rows."""
+
+
 def collect(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
     """The arrays of the schema, of the rows of these numbers in the file, whose columns are read."""
+    if spec.ids == ROW_ID:
+        arrays = collect(replace(spec, ids=None), columns, numbers, path)
+        return {**arrays, **_default_ids(columns, numbers, path)}
     try:
         found = _at_once(spec, columns, len(numbers))
+    except _TooMuchAtOnceError:
+        half = len(numbers) // 2
+        first = collect(spec, {name: array[:half] for name, array in columns.items()}, numbers[:half], path)
+        rest = collect(spec, {name: array[half:] for name, array in columns.items()}, numbers[half:], path)
+        return {name: np.concatenate([first[name], rest[name]]) for name in first}
     except (UnicodeDecodeError, load_pyarrow().ArrowException):
         found = None
     return _row_by_row(spec, columns, numbers, path) if found is None else found
+
+
+def _default_ids(columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
+    """The column `id` or, where a row has none, its file and number."""
+    rows = np.arange(len(numbers))
+    values = column_of(columns[OWN_ID])(rows) if OWN_ID in columns else [None] * len(rows)
+    ids = []
+    for number, value in zip(numbers, values, strict=True):
+        try:
+            ids.append(hash_text(own_id({OWN_ID: value}) or file_and_row(path, number)))
+        except DataError as error:
+            error.at(f"{path}, row {number:,}")
+            raise
+    return {IDS: np.array(ids, np.uint64)}
 
 
 def _column_and_path(field: str, names: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -99,7 +128,21 @@ def _plain(array: Any) -> Any:
     pa = load_pyarrow()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    array = array.cast(without_views(array.type))
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if len(array) > 1 and _repeated_bytes(array) > _MOST_BYTES:
+        raise _TooMuchAtOnceError
+    return array.dictionary_decode()
+
+
+def _repeated_bytes(array: Any) -> int:
+    """The bytes of the texts of a dictionary, counted for every row that has them."""
+    import pyarrow.compute as pc
+
+    if not is_text_or_bytes(array.type.value_type):
+        return 0
+    return pc.sum(pc.binary_length(array.dictionary).cast("int64").take(array.indices)).as_py() or 0
 
 
 def _at_once(spec: Spec, columns: Mapping[str, Any], num_rows: int) -> dict[str, Array] | None:
@@ -107,7 +150,7 @@ def _at_once(spec: Spec, columns: Mapping[str, Any], num_rows: int) -> dict[str,
     arrays: dict[str, Array] = {}
     for name, length in ((LENGTHS, spec.length), (OUTPUTS, spec.output_length)):
         if length is not None:
-            lengths = _lengths(length, columns, num_rows, spec.audio_changes)
+            lengths = _lengths(length, columns, num_rows, spec)
             if lengths is None:
                 return None
             arrays[name] = lengths
@@ -137,13 +180,14 @@ def _values(array: Any) -> list[Any]:
     return values
 
 
-def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, changes: Sequence[Augment]) -> Array | None:
+def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, spec: Spec) -> Array | None:
     if length.sum:
-        found = [_lengths(term, columns, num_rows, changes) for term in length.sum]
+        found = [_lengths(term, columns, num_rows, spec) for term in length.sum]
         terms = [term for term in found if term is not None]
         return added(terms) if len(terms) == len(found) else None
     if length.tokenizer is not None:
-        return _token_counts(Tokens(length), columns, num_rows)
+        by_field = {field: _texts(_field(columns, field)) for field in text_fields(length)}
+        return _token_counts(Tokens(length, spec.tokenizers), by_field, num_rows)
     if length.field is None:
         return np.full(num_rows, UNKNOWN, np.uint32) if length.from_headers else None
     array = _field(columns, length.field)
@@ -159,11 +203,10 @@ def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, changes:
     values = None if array is None else _numbers(array, len(array))
     if values is None or not length.in_seconds:
         return None if values is None else whole_numbers(values, length.unit)
-    return all_planned_seconds(values, length, changes)
+    return all_planned_seconds(values, length, spec.audio_changes)
 
 
-def _token_counts(tokens: Tokens, columns: Mapping[str, Any], num_rows: int) -> Array | None:
-    texts = {field: _texts(_field(columns, field)) for field in tokens.fields}
+def _token_counts(tokens: Tokens, texts: Mapping[str, list[str] | None], num_rows: int) -> Array | None:
     if None in texts.values():
         return None
     try:

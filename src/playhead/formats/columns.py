@@ -1,57 +1,34 @@
 """Columns of Arrow memory as rows: what the formats `parquet` and `arrow` share.
 
 Values are Python values, as Arrow itself gives them, but for lists of numbers, which are numpy arrays, and for
-timestamps and durations in nanoseconds, which are numpy's own. Columns of recordings and images become `Media`.
+timestamps and durations in nanoseconds, which are numpy's own.
 """
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from msgspec import Struct, field
 
-from playhead.errors import DataError, RecipeError
-from playhead.formats.media import Media, MediaKind
+from playhead.errors import DataError
+from playhead.formats.arrow_types import (
+    is_list,
+    is_number,
+    is_text,
+    is_text_or_bytes,
+    load_pyarrow,
+    offsets_type,
+    without_views,
+)
+from playhead.formats.column_schema import MediaMaker
 from playhead.formats.rows import Sample
 from playhead.types import Array, IntArray
 
 # The values at some rows of a column, in the order asked for.
 Column = Callable[[IntArray], list[Any]]
-
-_FEATURES = b"huggingface"
-_MEDIA_FEATURES: dict[str, MediaKind] = {
-    "Audio": "audio",
-    "Image": "image",
-}  # by the type of a feature in Hugging Face's metadata
-
-
-class ColumnOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """`columns` are the ones to read, all by default; `audio` are those that hold recordings, `image` images.
-
-    A column of Hugging Face's type Audio or Image needs no mention.
-    """
-
-    columns: list[str] | None = None
-    audio: list[str] = field(default_factory=list)
-    image: list[str] = field(default_factory=list)
-
-
-def load_pyarrow() -> Any:
-    """The package, imported where it is used."""
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise RecipeError(
-            "the formats `parquet` and `arrow` need the package pyarrow",
-            found=str(error),
-            fix="pip install 'playhead[arrow]'",
-        ) from None
-    return pa
 
 
 @contextmanager
@@ -71,6 +48,12 @@ def refusals() -> tuple[type[Exception], ...]:
 def as_data_error(error: Exception, path: str, part: str) -> DataError:
     if isinstance(error, DataError):
         return error if path in error.problem else error.at(f"{path}, {part}")
+    if isinstance(error, load_pyarrow().ArrowNotImplementedError):
+        return DataError(
+            f"{path}, {part}: this version of pyarrow cannot read it",
+            found=f"pyarrow {load_pyarrow().__version__}: {' '.join(str(error).split())[:300]}",
+            fix="use a later one, leave the column out with `options: {columns: [...]}`, or write it in another type",
+        )
     return DataError(
         f"{path}, {part}: broken",
         found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
@@ -119,148 +102,6 @@ class Kept(Generic[K, V]):
         return over and len(self._found) >= self._least
 
 
-def chosen_columns(path: str, schema: Any, options: ColumnOptions) -> list[str]:
-    """The names of the columns to read, each of a type that can be read. Names that are missing are refused."""
-    names: list[str] = list(schema.names)
-    if len({*names}) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f'{path}: two columns are called "{twice}"', expected="a name of its own for each column")
-    for name in (*(options.columns or ()), *options.audio, *options.image):
-        if name not in names:
-            raise missing_column(path, name, names)
-    chosen = names if options.columns is None else [name for name in names if name in options.columns]
-    for name in chosen:
-        _check_type(path, name, schema.field(name).type)
-    if not chosen:
-        raise DataError(f"{path}: has no columns", expected="at least one")
-    return chosen
-
-
-def missing_column(path: str, name: str, names: Iterable[str]) -> DataError:
-    return DataError(
-        f'{path}: there is no column "{name}"',
-        found=f"columns: {', '.join(names) or 'none'}"[:300],
-        expected="the same columns in every file of a source",
-        fix="correct the name in the recipe, or write the file again with the column",
-    )
-
-
-def _check_type(path: str, name: str, kind: Any, *, inside: bool = False) -> None:
-    pa = load_pyarrow()
-    types = pa.types
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    refused = types.is_union(kind) or types.is_run_end_encoded(kind) or types.is_interval(kind)
-    # Python has no nanoseconds: numpy's own stand for them, but not inside a list.
-    nanoseconds = getattr(kind, "unit", None) == "ns" and (inside or types.is_time64(kind))
-    if refused or nanoseconds:
-        raise DataError(
-            f'{path}: column "{name}" is of a type that is not read',
-            found=str(kind)[:200],
-            expected="numbers, text, bytes, dates and times, structs, lists, maps or dictionaries",
-            fix="leave it out with `options: {columns: [...]}`, or write it in another type",
-        )
-    inside = inside or not types.is_struct(kind)
-    for i in range(kind.num_fields):
-        _check_type(path, f"{name}.{kind.field(i).name}", kind.field(i).type, inside=inside)
-    if types.is_dictionary(kind):
-        _check_type(path, name, kind.value_type)
-
-
-class ColumnNames:
-    """Sees that all files of a source have the columns of the first that was read."""
-
-    def __init__(self) -> None:
-        self._first: tuple[str, frozenset[str]] | None = None
-
-    def check(self, path: str, names: Sequence[str]) -> None:
-        if self._first is None:
-            self._first = path, frozenset(names)
-        elif self._first[1] != frozenset(names):
-            first, expected = self._first
-            differing = sorted(expected.symmetric_difference(names))[0]
-            without = path if differing in expected else first
-            raise missing_column(without, differing, names if without == path else sorted(expected))
-
-
-def media_columns(schema: Any, options: ColumnOptions) -> dict[str, MediaKind]:
-    """The columns that hold media, by the options or by the features that Hugging Face writes into the schema."""
-    found: dict[str, MediaKind] = {**dict.fromkeys(options.audio, "audio"), **dict.fromkeys(options.image, "image")}
-    for name, kind in _features(schema).items():
-        if kind in _MEDIA_FEATURES and name in schema.names and _holds_media(schema.field(name).type):
-            found.setdefault(name, _MEDIA_FEATURES[kind])
-    return found
-
-
-def _holds_media(kind: Any) -> bool:
-    if load_pyarrow().types.is_struct(kind):
-        return not {"bytes", "path"}.isdisjoint(kind.field(i).name for i in range(kind.num_fields))
-    return is_text_or_bytes(kind)
-
-
-def _features(schema: Any) -> dict[str, str]:
-    """The type of each feature; none where the metadata is not what Hugging Face writes."""
-    try:
-        features = json.loads((schema.metadata or {})[_FEATURES])["info"]["features"]
-        return {
-            name: about["_type"] for name, about in features.items() if isinstance(about, dict) and "_type" in about
-        }
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        return {}
-
-
-def media_makers(path: str, schema: Any, options: ColumnOptions) -> dict[str, Callable[[Any], Media | None]]:
-    """What makes media of the values of a column, which are bytes, paths, or structs of both."""
-    base = path.rpartition("/")[0]
-    return {name: _maker(path, schema.field(name), kind, base) for name, kind in media_columns(schema, options).items()}
-
-
-def _maker(path: str, column: Any, kind: MediaKind, base: str) -> Callable[[Any], Media | None]:
-    if not _holds_media(column.type):
-        raise DataError(
-            f'{path}: column "{column.name}" holds no {kind}',
-            found=str(column.type)[:200],
-            expected="bytes, a path, or a struct of `bytes` and `path`",
-            fix=f"correct `options: {{{kind}: [...]}}`",
-        )
-
-    def medium(value: Any) -> Media | None:
-        if value is None:
-            return None
-        if isinstance(value, dict):
-            return Media(kind, data=value.get("bytes"), path=value.get("path"), base=base)
-        return Media(kind, path=value, base=base) if isinstance(value, str) else Media(kind, data=value)
-
-    return medium
-
-
-def is_text(kind: Any) -> bool:
-    types = load_pyarrow().types
-    return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def is_text_or_bytes(kind: Any) -> bool:
-    types = load_pyarrow().types
-    return bool(is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind))
-
-
-def is_list(kind: Any) -> bool:
-    """Whether rows of it are runs of one array of values, found by offsets."""
-    types = load_pyarrow().types
-    return bool(types.is_list(kind) or types.is_large_list(kind))
-
-
-def is_number(kind: Any) -> bool:
-    types = load_pyarrow().types
-    return bool(types.is_integer(kind) or types.is_floating(kind))
-
-
-def offsets_type(kind: Any) -> type[np.signedinteger[Any]]:
-    types = load_pyarrow().types
-    large = types.is_large_list(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
-    return np.int64 if large else np.int32
-
-
 def with_nulls(column: Column, valid: Array | None) -> Column:
     """The column with None where a row has no value."""
     if valid is None:
@@ -282,9 +123,14 @@ def column_of(array: Any) -> Column:
     itself is refused, here or with the row.
     """
     pa = load_pyarrow()
-    types, kind = pa.types, array.type
+    types, kind = pa.types, without_views(array.type)
     if isinstance(array, pa.ExtensionArray):
         return column_of(array.storage)
+    if kind != array.type:
+        array.validate(full=True)
+        return column_of(array.cast(kind))
+    if types.is_dictionary(kind):
+        return _dictionary_column(array)
     if types.is_struct(kind):
         return struct_column([kind.field(i).name for i in range(kind.num_fields)], _fields(array), validity(array))
     if is_text_or_bytes(kind):
@@ -307,9 +153,6 @@ def _general(array: Any) -> list[Any]:
     """The values of a few rows of any other type."""
     pa = load_pyarrow()
     types, kind = pa.types, array.type
-    if types.is_dictionary(kind):
-        decoded = array.dictionary_decode()
-        return column_of(decoded)(np.arange(len(decoded)))
     if (is_list(kind) or types.is_fixed_size_list(kind)) and is_number(kind.value_type):
         return [_numbers(row) for row in array]
     if (types.is_timestamp(kind) or types.is_duration(kind)) and kind.unit == "ns":
@@ -326,6 +169,16 @@ def _numbers(row: Any) -> Any:
     return numbers_of(row.values).copy()
 
 
+def _dictionary_column(array: Any) -> Column:
+    """Values that are stored once: they are not repeated in memory, however many rows have them."""
+    values, numbers = column_of(array.dictionary), numbers_of(array.indices.fill_null(0)).astype(np.int64)
+    if array.null_count == len(array):
+        return lambda rows: [None] * len(rows)
+    if numbers.min() < 0 or numbers.max() >= len(array.dictionary):
+        raise DataError("a row names a value that its dictionary does not have", fix="restore the file")
+    return with_nulls(lambda rows: values(numbers.take(rows)), validity(array.indices))
+
+
 def _fields(array: Any) -> list[Column]:
     return [column_of(array.field(i)) for i in range(array.type.num_fields)]
 
@@ -338,7 +191,7 @@ def struct_column(names: Sequence[str], columns: Sequence[Column], valid: Array 
 
 
 def as_samples(
-    names: Sequence[str], columns: Sequence[list[Any]], count: int, media: Mapping[str, Callable[[Any], Media | None]]
+    names: Sequence[str], columns: Sequence[list[Any]], count: int, media: Mapping[str, MediaMaker]
 ) -> list[Sample]:
     """The values of columns as rows, with those that hold media as media."""
     if media:

@@ -39,12 +39,14 @@ class Chunk:
 
     Laws: over all chunks of a shard every array has one entry for each of what the schema says, so the offsets of the
     last chunk have one more, where the last row ends; a chunk has whole blocks. `num_skipped` counts what lay between
-    the rows and belongs to none of them.
+    the rows and belongs to none of them. `types` are what the shard's columns are, by name, where its files have
+    columns: `prepare` refuses a source whose shards do not agree on them (column_schema.py).
     """
 
     num_rows: int
     arrays: Mapping[str, Array] = field(default_factory=dict)
     num_skipped: int = 0
+    types: Mapping[str, str] | None = None
 
 
 class RowReader(Protocol):

@@ -19,7 +19,7 @@ from playhead.formats.lengths import UNKNOWN, added, all_planned_seconds, whole_
 from playhead.formats.lines import Lines
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
-from playhead.formats.tokens import Tokens
+from playhead.formats.tokens import Tokens, text_fields
 from playhead.recipe.values import Length
 from playhead.seeds import hash_text
 from playhead.types import Array, LengthArray
@@ -44,7 +44,7 @@ def fast_decoder(
         if term.function is not None or (term.unit == "bytes" and term.field):
             return None
         if term.tokenizer is not None:
-            fields |= dict.fromkeys(Tokens(term).fields, _TEXT)
+            fields |= dict.fromkeys(text_fields(term), _TEXT)
         elif term.field is not None:
             fields[term.field] = _TEXT if term.unit == "characters" else _NUMBER
     if spec.ids is not None:
@@ -69,7 +69,7 @@ class _Fast:
         self._spec = spec
         self._decoder = decoder
         self._getters = {field: attrgetter(place) for field, place in places.items()}
-        self._tokens = {id(term): Tokens(term) for term in _terms(spec) if term.tokenizer}
+        self._tokens = {id(term): Tokens(term, spec.tokenizers) for term in _terms(spec) if term.tokenizer}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
 
     def decode(self, lines: Lines) -> dict[str, Array] | None:

@@ -107,10 +107,12 @@ def read_messages(file: File, *, allow_no_end: bool = False) -> Iterator[Message
 
 
 def batch_header(message: Message, place: str) -> BatchHeader:
-    """The header of a record batch. Law: every buffer is inside the body, and every field has at most so many nulls."""
+    """The header of a record batch, or of the one that holds the values of a dictionary.
+
+    Law: every buffer is inside the body, and every field has at most so many nulls.
+    """
     with _inside(place):
-        root = _root(message.metadata)
-        header = _table_at(message.metadata, root, 2)
+        header = _batch_table(message)
         num_rows = _number(message.metadata, header, 0, "<q")
         nodes = _structs(message.metadata, header, 1, 16)
         buffers = _structs(message.metadata, header, 2, 16)
@@ -124,6 +126,17 @@ def batch_header(message: Message, place: str) -> BatchHeader:
     if (buffers < 0).any() or (ends < buffers[:, 0]).any() or (ends > size).any():
         raise _broken(place)
     return BatchHeader(num_rows, nodes, buffers, is_compressed)
+
+
+def is_compressed(message: Message, place: str) -> bool:
+    """Whether the buffers of a batch are compressed: what its header says of that alone."""
+    with _inside(place):
+        return _slot(message.metadata, _batch_table(message), 3) != 0
+
+
+def _batch_table(message: Message) -> int:
+    header = _table_at(message.metadata, _root(message.metadata), 2)
+    return _table_at(message.metadata, header, 1) if message.kind == DICTIONARY else header
 
 
 def _footer_batches(file: File) -> list[int]:

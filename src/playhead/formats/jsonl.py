@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from playhead.errors import DataError, RecipeError
 from playhead.formats import sidecar
-from playhead.formats.collect import Collector, file_and_row, own_id
+from playhead.formats.collect import ROW_ID, Collector, file_and_row, own_id
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.fields import fast_decoder
 from playhead.formats.lengths import read_field
@@ -31,7 +31,6 @@ from playhead.store import Buffer, File, Files, compression_of, list_files, open
 from playhead.types import Array, BoolArray, UIntArray
 
 TRACK = "jsonl"
-ROW_ID = "__id__"  # what `LineKind.default_id` makes of a row
 _OFFSETS = Track(TRACK).array("offsets")
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 

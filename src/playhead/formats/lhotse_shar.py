@@ -42,7 +42,7 @@ from playhead.formats.spec import Spec
 from playhead.formats.tar import TarReader
 from playhead.formats.tar_rows import RowTar, row_tars
 from playhead.recipe.values import Source
-from playhead.store import Buffer, Files, is_url, list_files, open_file
+from playhead.store import Buffer, Files, list_files, open_file
 from playhead.types import Array
 
 CUTS_ROLE, RECORDING = "cuts", "recording"
@@ -217,7 +217,7 @@ def _payloads(rows: Rows, role: str, in_parts: bool) -> Iterator[RowTar | Buffer
         return iter(rows.payloads(role))
     firsts, ends = rows.places[role].ranges
     large = sum(ends) - sum(firsts) > _LARGE_ROW_BYTES * len(firsts)
-    if not in_parts or not large or any(map(is_url, paths)):
+    if not in_parts or not large or rows.requests_cost(role):
         return row_tars(rows, role, ends)
     heads = [min(first + _HEAD_BYTES, end) for first, end in zip(firsts, ends, strict=True)]
     return row_tars(rows, role, heads, _TAIL_BYTES)

@@ -1,4 +1,4 @@
-"""Where the rows of a text file are: a compiled scan for newlines, eight bytes at a time."""
+"""Where the rows of a text file are."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from playhead.errors import DataError
 from playhead.formats.contract import ScanLimits
 from playhead.store import File, Ranges
-from playhead.types import BoolArray, IntArray, kernel
+from playhead.types import BoolArray, IntArray
 
 BOM = b"\xef\xbb\xbf"
 _AHEAD = 1 << 20
-ByteArray = npt.NDArray[np.uint8]
+_NEWLINE = 10
+_WHITE_BYTES = b" \t\r"
+_WHITE = np.zeros(256, dtype=np.bool_)
+_WHITE[list(_WHITE_BYTES)] = True
 
 
 @dataclass(frozen=True)
@@ -59,48 +61,13 @@ class Lines:
             yield self.data[start:end], first
 
 
-@kernel
-def _find_rows(data: ByteArray, starts: IntArray, ends: IntArray) -> tuple[int, int, bool]:
-    """Fill in the rows of whole lines. Returns the number of rows and of lines, and whether all are regular."""
-    num_rows = 0
-    num_lines = 0
-    regular = True
-    line = 0
-    size = data.size
-    words = data[: size // 8 * 8].view(np.uint64)
-    newlines = np.uint64(0x0A0A0A0A0A0A0A0A)
-    ones = np.uint64(0x0101010101010101)
-    tops = np.uint64(0x8080808080808080)
-    for word in range(words.size + 1):
-        if word * 8 + 8 < size:
-            value = words[word] ^ newlines
-            if (value - ones) & ~value & tops == np.uint64(0):
-                continue
-        for position in range(word * 8, min(word * 8 + 8, size)):
-            if data[position] != 10 and position != size - 1:
-                continue
-            # The last line of a file may lack its newline.
-            end = position if data[position] == 10 else position + 1
-            while end > line and (data[end - 1] == 32 or data[end - 1] == 13 or data[end - 1] == 9):
-                end -= 1
-            num_lines += 1
-            if end > line:
-                starts[num_rows] = line
-                ends[num_rows] = end
-                num_rows += 1
-                regular = regular and data[line] == 123 and data[end - 1] == 125
-            line = position + 1
-    return num_rows, num_lines, regular
-
-
 def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1, end: int | None = None) -> Iterator[Lines]:
     """The file as runs of whole lines, from the byte at which a line starts up to another.
 
     Law: the runs' bytes, end to end, are the file between them, a byte order mark left out.
     """
-    find = _Finder()
     for at, data in _runs(file, limits, base, file.size if end is None else end):
-        lines = find.rows(data, at, line)
+        lines = find_rows(data, at, line)
         yield lines
         line += lines.num_lines
 
@@ -110,7 +77,6 @@ def gather_lines(file: File, limits: ScanLimits, firsts: IntArray, ends: IntArra
 
     Law: the rows are those that `read_lines` finds in each stretch.
     """
-    find = _Finder()
     low = 0
     sizes = np.concatenate([[0], np.cumsum(ends - firsts + 1)])
     while low < len(firsts):
@@ -121,7 +87,7 @@ def gather_lines(file: File, limits: ScanLimits, firsts: IntArray, ends: IntArra
             continue
         ranges = Ranges(firsts[low:high].tolist(), ends[low:high].tolist())
         data = b"".join(piece for read in file.files.read(file.path, file.stamp, ranges) for piece in (read, b"\n"))
-        lines = find.rows(data, 0, 1)
+        lines = find_rows(data, 0, 1)
         of_row = np.searchsorted(sizes[low:high] - sizes[low], lines.starts, side="right") - 1
         positions = lines.starts + (firsts[low:high] - (sizes[low:high] - sizes[low]))[of_row]
         yield replace(lines, positions=positions)
@@ -191,18 +157,22 @@ def line_place(file: File, position: int) -> str:
     return f"{file.path}, line {1 + num_newlines(file, position):,}, byte {position:,}"
 
 
-class _Finder:
-    """Room for the rows of a run, kept from run to run: a row takes two bytes at least."""
-
-    def __init__(self) -> None:
-        self._room = np.empty((2, 0), dtype=np.int64)
-
-    def rows(self, data: bytes, base: int, first_line: int) -> Lines:
-        if self._room.shape[1] < len(data) // 2 + 1:
-            self._room = np.empty((2, len(data) // 2 + 1), dtype=np.int64)
-        starts, ends = self._room
-        num_rows, num_lines, regular = _find_rows(np.frombuffer(data, dtype=np.uint8), starts, ends)
-        return Lines(data, base, first_line, num_lines, starts[:num_rows].copy(), ends[:num_rows].copy(), regular)
+def find_rows(data: bytes, base: int, first_line: int) -> Lines:
+    """The rows of whole lines that begin at byte `base`; the last line of a file may lack its newline."""
+    found = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(found == _NEWLINE)
+    if found[-1] != _NEWLINE:
+        ends = np.append(ends, len(data))
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    num_lines = len(ends)
+    white = _WHITE[found[ends - 1]] & (ends > starts)
+    for i in np.flatnonzero(white).tolist() if white.any() else ():
+        ends[i] = starts[i] + len(data[starts[i] : ends[i]].rstrip(_WHITE_BYTES))
+    filled = ends > starts
+    if not filled.all():
+        starts, ends = starts[filled], ends[filled]
+    regular = bool((found[starts] == ord("{")).all() and (found[ends - 1] == ord("}")).all())
+    return Lines(data, base, first_line, num_lines, starts, ends, regular)
 
 
 def _larger(want: int, file: File, base: int, limits: ScanLimits) -> int:

@@ -42,7 +42,7 @@ class Media(Struct, frozen=True):
     the end.
     `channels` are those of the recording that are wanted, counted from 0; None: all. A `crop` keeps a part of the
     segment. A recording whose channels are in several files has a medium for each, its `parts`, and neither bytes nor
-    a path of its own.
+    a path of its own. `rate` and `mono`, and the `mode` of an image, say how it is delivered where the recipe does not.
     """
 
     kind: MediaKind
@@ -54,3 +54,6 @@ class Media(Struct, frozen=True):
     channels: tuple[int, ...] | None = None
     crop: MediaCrop | None = None
     parts: tuple[Media, ...] = ()
+    rate: int | None = None
+    mono: bool = False
+    mode: str | None = None

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError, RecipeError
-from playhead.formats.collect import Collector
+from playhead.formats.collect import ROW_ID, Collector
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.lengths import MISSING, whole_numbers
 from playhead.formats.megatron_idx import Idx, bin_path, idx_path, open_idx, token_type
@@ -46,6 +46,7 @@ class MegatronOptions(Struct, frozen=True, forbid_unknown_fields=True):
 @register(
     "megatron",
     extensions=(".bin", ".idx"),
+    default_id=ROW_ID,
     raw_members=False,
     options=MegatronOptions,
     default_length=_BY_TOKENS,
@@ -65,7 +66,7 @@ class Megatron:
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         idx = open_idx(files, _prefix(shard.name))
-        row = _RowOfTokens(open_file(files, shard.name), idx.dtype)
+        row = _RowOfTokens(open_file(files, shard.name), idx.dtype, Collector(spec, shard.name))
         columns = _plain_columns if _needs_lengths_alone(spec) else row.columns
         size = idx.dtype.itemsize
         end = 0
@@ -187,20 +188,20 @@ class _RowOfTokens:
 
     file: File
     dtype: np.dtype[np.generic]
+    collector: Collector
     first: int = 0
     end: int = 0
     document: int = -1
 
-    def columns(self, spec: Spec, firsts: IntArray, ends: IntArray, documents: IntArray) -> dict[str, Array]:
-        """What the spec asks of some rows: the slow way, which does everything."""
-        collector = Collector(spec)
+    def columns(self, _spec: Spec, firsts: IntArray, ends: IntArray, documents: IntArray) -> dict[str, Array]:
+        """What the spec asks of the next rows: the slow way, which does everything."""
         for self.first, self.end, self.document in zip(firsts.tolist(), ends.tolist(), documents.tolist(), strict=True):
             try:
-                collector.add(self)
+                self.collector.add(self)
             except DataError as error:
                 error.at(f"{self.file.path}, token {self.first:,}")
                 raise
-        return collector.take()
+        return self.collector.take()
 
     def get(self, field: str) -> Any:
         if field == NUM_TOKENS:

@@ -10,9 +10,9 @@ import numpy as np
 from msgspec import Struct, field
 
 from playhead.errors import DataError, RecipeError
-from playhead.formats.collect import own_id
+from playhead.formats.collect import ROW_ID, own_id
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
-from playhead.formats.jsonl import ROW_ID, LineKind, read_objects, row_object, scan_lines
+from playhead.formats.jsonl import LineKind, read_objects, row_object, scan_lines
 from playhead.formats.lines import Lines, line_place, read_every_line
 from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register

@@ -14,8 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError, RecipeError
+from playhead.formats.collect import ROW_ID
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
-from playhead.formats.jsonl import ROW_ID, collect_lines, read_objects, row_object
+from playhead.formats.jsonl import collect_lines, read_objects, row_object
 from playhead.formats.lines import Lines, gather_lines, line_place, read_lines
 from playhead.formats.media import Media
 from playhead.formats.nemo import (

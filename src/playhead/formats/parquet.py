@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from playhead.errors import DataError
+from playhead.formats.arrow_types import load_pyarrow
+from playhead.formats.collect import ROW_ID
 from playhead.formats.column_scan import check_spec, collect, scanned_columns
+from playhead.formats.column_schema import (
+    ColumnFeature,
+    ColumnOptions,
+    MediaMaker,
+    chosen_columns,
+    media_makers,
+    types_of,
+)
 from playhead.formats.columns import (
     Column,
-    ColumnNames,
-    ColumnOptions,
     Kept,
     as_data_error,
     as_samples,
     broken_as_data_errors,
-    chosen_columns,
     column_of,
-    load_pyarrow,
-    media_makers,
     refusals,
 )
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
-from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Block, Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.spec import Spec
-from playhead.recipe.values import Source
+from playhead.recipe.values import Count, Source
 from playhead.store import Buffer, File, Files, Ranges, list_files, open_file
 from playhead.types import Array, IntArray
 
@@ -44,9 +49,28 @@ _TAIL_BYTES = 1 << 16  # most footers are inside it
 _ROWS_AT_ONCE = 1 << 14
 _MOST_FOOTERS = 64
 _KEPT_BYTES = 256 << 20  # of row groups that may never be asked for again
+_VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 
 
-@register("parquet", extensions=(".parquet",), raw_members=False, options=ColumnOptions)
+class ParquetOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """`columns` are the ones to read, all by default; `audio` are those that hold recordings, `image` images.
+
+    `features` stand in place of those of Hugging Face in the files. `max_group_bytes` is what a row group may take in
+    memory, in the columns that are read.
+    """
+
+    columns: list[str] | None = None
+    audio: list[str] = field(default_factory=list)
+    image: list[str] = field(default_factory=list)
+    features: dict[str, ColumnFeature] | None = None
+    max_group_bytes: Count = 2 << 30
+
+    @property
+    def of_columns(self) -> ColumnOptions:
+        return ColumnOptions(self.columns, self.audio, self.image, self.features)
+
+
+@register("parquet", extensions=(".parquet",), default_id=ROW_ID, raw_members=False, options=ParquetOptions)
 class Parquet:
     """Parquet files; row groups are blocks."""
 
@@ -57,12 +81,14 @@ class Parquet:
         return [Shard(((TRACK, path),)) for path in list_files(files, source.path)]
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
-        footer = _Footer.read(open_file(files, shard.name))
-        chosen = chosen_columns(shard.name, footer.schema, options_of(ColumnOptions, spec.options))
+        footer, options = _Footer.read(open_file(files, shard.name)), options_of(ParquetOptions, spec.options)
+        chosen = chosen_columns(shard.name, footer.schema, options.of_columns)
         check_spec(shard.name, spec)
         wanted = scanned_columns(spec, footer.schema.names, chosen)
+        types = types_of(shard.name, footer.schema, dict.fromkeys([*chosen, *wanted]), options.of_columns)
         first_row = 0
         for number, (first, end, num_rows) in footer.blocks.items():
+            check_size(footer, number, chosen, options.max_group_bytes)
             arrays = {
                 _BLOCKS.array("block_firsts"): np.array([first], np.uint64),
                 _BLOCKS.array("block_ends"): np.array([end], np.uint64),
@@ -70,7 +96,7 @@ class Parquet:
             }
             if spec.reads_content:
                 arrays |= _collected(footer, number, num_rows, spec, wanted, first_row, limits)
-            yield Chunk(num_rows, arrays)
+            yield Chunk(num_rows, arrays, types=types)
             first_row += num_rows
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
@@ -83,9 +109,11 @@ def _collected(
     """What a scan collects of a row group, some rows at a time."""
     path, done, parts = footer.file.path, 0, list[dict[str, Array]]()
     with broken_as_data_errors(path, f"row group {number:,}"):
-        opened = footer.open(_Positioned(footer.file.size, footer.file.read), buffer_size=limits.chunk_bytes)
+        read = _Positioned(footer.file.size, footer.file.read)
+        opened = footer.open(read, footer.repeated(number, wanted), buffer_size=limits.chunk_bytes)
+        most = options_of(ParquetOptions, spec.options).max_group_bytes
         how = {"row_groups": [number], "columns": wanted, "use_threads": False}
-        batches = opened.iter_batches(batch_size=_ROWS_AT_ONCE, **how) if wanted else [None]
+        batches = opened.iter_batches(footer.rows_at_once(number, wanted, most), **how) if wanted else [None]
         for batch in batches:
             count = num_rows if batch is None else batch.num_rows
             columns = {} if batch is None else {name: batch.column(name) for name in wanted}
@@ -101,8 +129,7 @@ class ParquetReader:
 
     def __init__(self, source: Source) -> None:
         load_pyarrow()
-        self._options = options_of(ColumnOptions, source.options)
-        self._names = ColumnNames()
+        self._options = options_of(ParquetOptions, source.options)
         self.has_media = False
         self._footers: Kept[str, _Footer] = Kept(_MOST_FOOTERS)
         most = 2 * source.shuffle_group if source.shuffle != "none" else 2
@@ -136,25 +163,24 @@ class ParquetReader:
 
     def _decoded(self, block: Block, rows: Rows) -> list[_Piece]:
         """A row group in memory, in pieces of which each column is one array."""
-        footer = self._footer(block.path, rows)
-        number = footer.number_of(block)
-        chosen = chosen_columns(block.path, footer.schema, self._options)
-        self._names.check(block.path, chosen)
+        footer, columns = self._footer(block.path, rows), self._options.of_columns
+        number, most = footer.number_of(block), self._options.max_group_bytes
+        chosen = chosen_columns(block.path, footer.schema, columns)
         assert rows.fetch is not None
-        media = media_makers(block.path, footer.schema, self._options)
+        media = media_makers(block.path, footer.schema, columns)
         self.has_media = self.has_media or bool(media)
+        check_size(footer, number, chosen, most)
         ranges = footer.column_ranges(number, chosen)
         fetched = rows.fetch([block.path] * len(ranges.firsts), ranges)
         with broken_as_data_errors(block.path, f"row group {number:,}"):
-            opened = footer.open(_Positioned(footer.file.size, _Fetched(footer.file, ranges, fetched).read))
-            table = opened.read_row_group(number, columns=chosen, use_threads=False).select(chosen)
-            if table.num_rows != footer.blocks[number][2]:
-                raise _other_rows(block.path, number, table.num_rows, footer.blocks[number][2])
+            read = _Positioned(footer.file.size, _Fetched(footer.file, ranges, fetched).read)
             pieces, first = [], 0
-            for batch in table.to_batches():
-                columns = [column_of(batch.column(name)) for name in chosen]
-                pieces.append(_Piece(first, first + batch.num_rows, chosen, columns, media, batch.nbytes))
+            for batch in footer.batches(number, chosen, read, most):
+                values = [column_of(batch.column(name)) for name in chosen]
+                pieces.append(_Piece(first, first + batch.num_rows, chosen, values, media, batch.nbytes))
                 first += batch.num_rows
+            if first != footer.blocks[number][2]:
+                raise _other_rows(block.path, number, first, footer.blocks[number][2])
         return pieces
 
     def _footer(self, path: str, rows: Rows) -> _Footer:
@@ -186,7 +212,7 @@ class _Piece:
     end: int
     names: list[str]
     columns: list[Column]
-    media: dict[str, Callable[[Any], Media | None]]
+    media: dict[str, MediaMaker]
     num_bytes: int
 
     def rows(self, numbers: IntArray) -> list[Sample]:
@@ -226,11 +252,55 @@ class _Footer:
                 blocks[number] = begin, end, group.num_rows
         return cls(file, metadata, schema, blocks)
 
-    def open(self, source: _Positioned, buffer_size: int = 0) -> Any:
+    def open(self, source: _Positioned, as_dictionaries: list[int], buffer_size: int = 0) -> Any:
         import pyarrow.parquet as pq
 
         how = {"memory_map": False, "pre_buffer": False, "page_checksum_verification": True}
-        return pq.ParquetFile(source, metadata=self.metadata, buffer_size=buffer_size, **how)
+        return pq.ParquetFile(
+            source, metadata=self.metadata, read_dictionary=as_dictionaries, buffer_size=buffer_size, **how
+        )
+
+    def batches(self, number: int, names: list[str], source: _Positioned, most_bytes: int) -> Iterator[Any]:
+        """A row group decoded: at once or, where its size is not known beforehand, as far as it may go."""
+        opened = self.open(source, self.repeated(number, names))
+        if not self._growing(number, names):
+            table = opened.read_row_group(number, columns=names, use_threads=False).select(names)
+            yield from table.to_batches()
+            return
+        num_bytes = 0
+        how = {"row_groups": [number], "columns": names, "use_threads": False}
+        for batch in opened.iter_batches(self.rows_at_once(number, names, most_bytes), **how):
+            num_bytes += batch.nbytes
+            if num_bytes > most_bytes:
+                raise _too_large(self.file.path, number, num_bytes, most_bytes)
+            yield batch.select(names)
+
+    def repeated(self, number: int, names: Sequence[str]) -> list[int]:
+        """The texts and bytes that are stored once and may be meant any number of times: they are kept like that."""
+        growing = self._growing(number, names)
+        return [i for i, column in self._leaves(number, names) if column.has_dictionary_page and i not in growing]
+
+    def rows_at_once(self, number: int, names: Sequence[str], most_bytes: int) -> int:
+        """How many rows may be decoded at a time. A text that grows is not longer than all that is stored of it."""
+        growing = sum(column.total_uncompressed_size for column in self._growing(number, names).values())
+        return max(1, min(_ROWS_AT_ONCE, most_bytes // growing)) if growing else _ROWS_AT_ONCE
+
+    def _growing(self, number: int, names: Sequence[str]) -> dict[int, Any]:
+        """The texts that are stored by what they share with the one before, and may be far larger."""
+        return {i: column for i, column in self._leaves(number, names) if "DELTA_BYTE_ARRAY" in column.encodings}
+
+    def _leaves(self, number: int, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """The parts of some columns that hold texts or bytes."""
+        return ((i, column) for i, column in self.parts(number, names) if column.physical_type == "BYTE_ARRAY")
+
+    def parts(self, number: int, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """What is stored of some columns of a row group; a nested one has several parts."""
+        group, wanted = self.metadata.row_group(number), {*names}
+        for i in range(group.num_columns):
+            column = group.column(i)
+            path = column.path_in_schema
+            if path in wanted or any(path.startswith(f"{name}.") for name in wanted):
+                yield i, column
 
     def number_of(self, block: Block) -> int:
         for number, (first, end, _) in self.blocks.items():
@@ -243,15 +313,29 @@ class _Footer:
 
     def column_ranges(self, number: int, chosen: Sequence[str]) -> Ranges:
         """The bytes of some columns of a row group."""
-        group = self.metadata.row_group(number)
-        wanted = {*chosen}
-        spans = []
-        for i in range(group.num_columns):
-            column = group.column(i)
-            path = column.path_in_schema
-            if path in wanted or any(path.startswith(f"{name}.") for name in wanted):
-                spans.append(_span(column))
+        spans = [_span(column) for _, column in self.parts(number, chosen)]
         return Ranges([first for first, _ in spans], [end for _, end in spans])
+
+
+def check_size(footer: _Footer, number: int, names: Sequence[str], most_bytes: int) -> None:
+    """Refuse a row group that takes too much memory, by what the footer says."""
+    num_bytes = 0
+    for i, column in footer.parts(number, names):
+        width = _VALUE_BYTES.get(column.physical_type) or footer.metadata.schema.column(i).length
+        # Texts and bytes are kept as they are stored, with a number and an offset for each.
+        num_bytes += column.num_values * width if width else column.total_uncompressed_size + 8 * column.num_values
+    if num_bytes > most_bytes:
+        raise _too_large(footer.file.path, number, num_bytes, most_bytes)
+
+
+def _too_large(path: str, number: int, found: int, most: int) -> DataError:
+    return DataError(
+        f"{path}, row group {number:,}: is too large to decode",
+        found=f"{found:,} bytes at least",
+        expected=f"at most {most:,} in the columns that are read",
+        fix="write smaller row groups, read fewer columns (`options: {columns: [...]}`), "
+        "or raise `max_group_bytes` in the options of the source",
+    )
 
 
 def _span(column: Any) -> tuple[int, int]:

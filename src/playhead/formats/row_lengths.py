@@ -5,7 +5,7 @@ A scan sees no media. A length that takes the header of one is UNKNOWN there, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,14 +45,16 @@ class RowLengths:
     """Takes rows, then gives their lengths. Tokens are counted for many rows at once, when all are there.
 
     `changes` are the augmentations that change how long audio is: what is planned is the length after them. Of rows
-    that are `delivered`, audio is as long as it is.
+    that are `delivered`, audio is as long as it is. `tokenizers` are digests by path.
     """
 
-    def __init__(self, length: Length, changes: Sequence[Augment] = (), *, delivered: bool = False) -> None:
+    def __init__(
+        self, length: Length, changes: Sequence[Augment], tokenizers: Mapping[str, str], *, delivered: bool = False
+    ) -> None:
         changes = [change for change in changes if length.audio in (None, change.field)]
         self._length = length
-        self._terms = [RowLengths(term, changes, delivered=delivered) for term in length.sum]
-        self._tokens = None if length.tokenizer is None else Tokens(length)
+        self._terms = [RowLengths(term, changes, tokenizers, delivered=delivered) for term in length.sum]
+        self._tokens = None if length.tokenizer is None else Tokens(length, tokenizers)
         self._found: list[Any] = []
         if self._tokens is not None:
             self._read: Callable[[Row], Any] = self._text

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from playhead.store import Buffer, Extent, File, Files, Ranges, Stamp, is_url
+from playhead.store import Buffer, Extent, File, Files, Ranges, Stamp, ask_together, num_costly
 from playhead.types import IntArray, UIntArray
 
 Sample = dict[str, Any]
@@ -78,10 +78,16 @@ class Fetch:
         by_path: dict[str, list[int]] = {}
         for i, path in enumerate(paths):
             by_path.setdefault(path, []).append(i)
-        found: list[Buffer] = [b""] * len(paths)
-        for path, wanted in by_path.items():
+        groups = list(by_path.items())
+
+        def read(number: int) -> Sequence[Buffer]:
+            path, wanted = groups[number]
             part = Ranges([ranges.firsts[i] for i in wanted], [ranges.ends[i] for i in wanted])
-            for i, data in zip(wanted, self.files.read(path, self.stamps[path], part), strict=True):
+            return self.files.read(path, self.stamps[path], part)
+
+        found: list[Buffer] = [b""] * len(paths)
+        for wanted, parts in zip(by_path.values(), ask_together(self.files, list(by_path), read), strict=True):
+            for i, data in zip(wanted, parts, strict=True):
                 found[i] = data
         return found
 
@@ -123,20 +129,26 @@ class Rows:
         return self.fetch(self.paths(track), self.places[track].ranges)
 
     def extents(self, track: str, head_bytes: int) -> list[Extent]:
-        """The bytes of each row in a track as extents with their heads read; small or remote ones are read whole.
+        """The bytes of each row in a track as extents with their heads read; small ones are read whole.
 
-        A request to a store costs more than its bytes.
+        All are where a request costs more than its bytes.
         """
         assert self.fetch is not None
         paths, (firsts, ends) = self.paths(track), self.places[track].ranges
+        whole = self.requests_cost(track)
         until = [
-            end if is_url(path) or end - first <= _WHOLE_BYTES else first + head_bytes
-            for path, first, end in zip(paths, firsts, ends, strict=True)
+            end if whole or end - first <= _WHOLE_BYTES else first + head_bytes
+            for first, end in zip(firsts, ends, strict=True)
         ]
         heads = self.fetch(paths, Ranges(firsts, until))
         files = {path: File(self.fetch.files, path, self.fetch.stamps[path]) for path in set(paths)}
         found = zip(paths, firsts, ends, heads, strict=True)
         return [Extent(files[path], first, end, head) for path, first, end, head in found]
+
+    def requests_cost(self, track: str) -> bool:
+        """Whether a request to any file of a track takes a round trip."""
+        assert self.fetch is not None
+        return num_costly(self.fetch.files, set(self.paths(track))) > 0
 
     def blocks(self, track: str) -> list[Block]:
         """The block of each row."""

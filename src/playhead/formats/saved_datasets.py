@@ -11,9 +11,11 @@ import numpy as np
 
 from playhead.errors import DataError, RecipeError
 from playhead.fingerprint import digest_bytes
-from playhead.formats.columns import load_pyarrow
+from playhead.formats.arrow_types import load_pyarrow
+from playhead.formats.column_schema import media_features
 from playhead.formats.ipc import RECORD_BATCH, batch_header, read_messages
 from playhead.formats.schema import file_name
+from playhead.recipe.plain import to_plain
 from playhead.recipe.values import Source
 from playhead.store import Files, all_files, list_files, open_file, replacing
 from playhead.types import IntArray
@@ -94,40 +96,41 @@ def _inside(directory: str, name: str) -> str:
     return f"{directory}/{name}"
 
 
-def source_of(
-    dataset: Any, name: str, *, indices_dir: str | Path = ".playhead/indices", **fields: Any
-) -> dict[str, Any]:
-    """A `datasets.Dataset` as a source of a recipe, by the files it is kept in; `fields` are the source's others.
+def with_files(source: Mapping[str, Any], indices_dir: Path) -> dict[str, Any]:
+    """A source of a recipe whose `path` is a `datasets.Dataset`, by the files that it is kept in.
 
     Rows chosen by `select`, `filter`, `shuffle` and `train_test_split` are taken over, in their order; where that order
     is kept in memory only, it is written to a file in `indices_dir`. A dataset is refused whose rows are in memory
-    only, or are not those of its files (after `rename_column`, `cast_column` and the like, or with a transform): save
-    it by `save_to_disk`, and name the directory.
-
-        recipe = Recipe.parse({"sources": [source_of(dataset, "talks", length="n")], ...})
+    only, or are not those of its files (after `rename_column`, `cast_column` and the like, or with a transform).
     """
+    dataset, name = source["path"], str(source.get("name", ""))
     if not hasattr(dataset, "data") or not hasattr(dataset, "_indices"):
-        kind = type(dataset).__name__
-        raise RecipeError(f'source "{name}": not a dataset of rows', found=kind, expected="a datasets.Dataset")
+        raise RecipeError(
+            f'source "{name}": not a dataset of rows',
+            found=type(dataset).__name__,
+            expected="a datasets.Dataset",
+            fix="give one of its splits or, of what is streamed, the files themselves",
+        )
+    if source.get("format", "arrow") != "arrow":
+        raise RecipeError(f'source "{name}": a dataset is read from its Arrow files', fix="remove `format`")
     if dataset.format["type"] == "custom":
         raise _not_in_files(name, "a transform")
+    if not len(dataset):
+        raise RecipeError(f'source "{name}": the dataset has no rows', fix="leave the source out, or choose other rows")
     pieces = _pieces(dataset, name)
     files = list(dict.fromkeys(piece.path for piece in pieces))
-    options = dict(fields.pop("options", {}))
-    options.setdefault("columns", list(dataset.column_names))
-    options.setdefault("audio", _columns_of(dataset, "Audio"))
-    options.setdefault("image", _columns_of(dataset, "Image"))
+    options: dict[str, Any] = {"columns": list(dataset.column_names)}
+    options["features"] = media_features(dataset.features.to_dict())
     indices = _indices_path(dataset, pieces, files)
     if indices is None:
         rows = _rows(dataset, pieces, files)
-        indices = None if rows is None else _write_rows(rows, name, Path(indices_dir))
+        indices = None if rows is None else _write_rows(rows, name, indices_dir)
     if indices is not None:
         options["indices"] = indices
-    return {"name": name, "format": "arrow", "path": files, "options": options, **fields}
-
-
-def _columns_of(dataset: Any, feature: str) -> list[str]:
-    return [name for name, kind in dataset.features.items() if type(kind).__name__ == feature]
+    found, given = to_plain({"format": "arrow", "path": files, "options": options}), source.get("options", {})
+    if isinstance(given, Mapping):  # what is none is refused with the rest of the recipe
+        given = {**found["options"], **given}
+    return {**source, **found, "options": given}
 
 
 class _Piece(NamedTuple):

@@ -21,8 +21,7 @@ from playhead.formats.spec import Spec
 TrackKind = Literal["offsets", "spans", "blocks"]
 Per = Literal["row", "bound", "block"]
 
-LENGTHS, OUTPUTS, IDS = "lengths", "outputs", "ids"
-KEY_BYTES = 16  # an id becomes a sorted pair of its hash and its row
+LENGTHS, OUTPUTS, IDS, KEYS = "lengths", "outputs", "ids", "keys"
 
 _TRACK_ARRAYS: dict[TrackKind, dict[str, tuple[str, Per]]] = {
     "offsets": {"offsets": ("<u8", "bound")},
@@ -51,14 +50,18 @@ class Track(Struct, frozen=True):
 
 
 class ArrayType(Struct, frozen=True):
-    """The type of an array, and what it has an entry for: a row, a row and the end of each shard, or a block."""
+    """The type of an array, and what it has an entry for: a row, a row and the end of each shard, or a block.
+
+    An entry has `width` numbers.
+    """
 
     dtype: str
     per: Per
+    width: int = 1
 
 
 def schema_of(spec: Spec, tracks: Iterable[Track]) -> dict[str, ArrayType]:
-    """Every array of an index, by its name."""
+    """Every array that a scan fills, by its name."""
     arrays: dict[str, ArrayType] = {}
     for track in tracks:
         arrays |= track.arrays
@@ -70,6 +73,14 @@ def schema_of(spec: Spec, tracks: Iterable[Track]) -> dict[str, ArrayType]:
     arrays |= {column(match.column): ArrayType("|u1", "row") for match in spec.matches}
     if spec.ids is not None:
         arrays[IDS] = ArrayType("<u8", "row")
+    return arrays
+
+
+def index_schema(spec: Spec, tracks: Iterable[Track]) -> dict[str, ArrayType]:
+    """Every array of an index: those of a scan, with ids as sorted pairs of their hash and their row."""
+    arrays = schema_of(spec, tracks)
+    if arrays.pop(IDS, None) is not None:
+        arrays[KEYS] = ArrayType("<u8", "row", 2)
     return arrays
 
 
@@ -86,10 +97,7 @@ def tracks_in(names: Iterable[str], roles: Iterable[str]) -> tuple[Track, ...]:
 
 def bytes_per_row(schema: Mapping[str, ArrayType]) -> int:
     """What the arrays take for each row; those of blocks are counted as nothing."""
-    sizes = {name: int(array.dtype[-1]) for name, array in schema.items() if array.per != "block"}
-    if IDS in sizes:
-        sizes[IDS] = KEY_BYTES
-    return sum(sizes.values())
+    return sum(int(array.dtype[-1]) * array.width for array in schema.values() if array.per != "block")
 
 
 def file_name(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import DataError
-from playhead.formats.collect import Collector
+from playhead.formats.collect import ROW_ID, Collector
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.lengths import MISSING
 from playhead.formats.lines import EveryLine, line_start, num_newlines, read_every_line
@@ -26,7 +26,7 @@ _OFFSETS = Track(TRACK).array("offsets")
 _BY_BYTES = Spec(length=Length(unit="bytes"))
 
 
-@register("text", extensions=(".txt",), raw_members=False)
+@register("text", extensions=(".txt",), default_id=ROW_ID, raw_members=False)
 class Text:
     """Files of lines of UTF-8."""
 
@@ -40,6 +40,8 @@ class Text:
         return _scan(file, Section(0, file.size), spec, limits)
 
     def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:  # noqa: ARG002
+        if spec.ids == ROW_ID:  # made of the numbers of rows, which a section does not know
+            return []
         size = open_file(files, shard.name).size
         firsts = range(0, size, self.section_bytes)
         return [Section(first, min(first + self.section_bytes, size)) for first in firsts]
@@ -115,7 +117,7 @@ def _without_end(raw: Buffer) -> bytes:
 def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:
     """The rows that begin in a section of a file; the last section has the sentinel, the size of the file."""
     first, end = line_start(file, section.first), line_start(file, section.end)
-    collector = Collector(spec)
+    collector = Collector(spec, file.path)
     for lines in read_every_line(file, limits, first, end):
         offsets = (lines.starts + lines.base).astype(np.uint64)
         yield Chunk(offsets.size, {_OFFSETS: offsets, **_columns(file, lines, spec, collector)})

@@ -1,22 +1,27 @@
-"""JSON Lines of which one field is wanted: the text. The other fields may be named in `keep`, `columns` and `ids`."""
+"""JSON Lines of which one field is wanted: the text. The other fields may be named in `keep`, `columns` and `ids`.
+
+`text` is what samples call it, everywhere: a field of that name that is not the one wanted cannot be named.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from playhead.errors import DataError
+from playhead.formats.collect import ROW_ID
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
-from playhead.formats.jsonl import ROW_ID, Jsonl
+from playhead.formats.jsonl import Jsonl, LineKind, LineRow
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.spec import Spec
 from playhead.formats.text import TEXT
-from playhead.formats.tokens import text_pieces
-from playhead.recipe.values import Length, Source
+from playhead.recipe.values import Source
 from playhead.store import Files
 
 
@@ -28,30 +33,60 @@ class TextJsonlOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 @register("text_jsonl", raw_members=False, default_id=ROW_ID, options=TextJsonlOptions)
 class TextJsonl:
-    """Files of JSON objects, one a line, that are samples of text. A length of `text` is one of the field."""
+    """Files of JSON objects, one a line, that are samples of text."""
 
     section_bytes = Jsonl.section_bytes
 
-    def __init__(self) -> None:
-        self._rows = Jsonl()
-
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
-        return self._rows.discover(source, files)
+        return Jsonl().discover(source, files)
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
-        return self._rows.scan(shard, _own_fields(spec), files, limits)
+        return _lines(spec).scan(shard, replace(spec, options={}), files, limits)
 
     def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
-        return self._rows.sections(shard, _own_fields(spec), files, limits)
+        return _lines(spec).sections(shard, replace(spec, options={}), files, limits)
 
     def scan_section(
         self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
     ) -> Iterator[Chunk]:
-        return self._rows.scan_section(shard, section, _own_fields(spec), files, limits)
+        return _lines(spec).scan_section(shard, section, replace(spec, options={}), files, limits)
 
     def open(self, source: Source, files: Files) -> RowReader:
         field = options_of(TextJsonlOptions, source.options).field
-        return _TextJsonlReader(self._rows.open(replace(source, options={}), files), field)
+        return _TextJsonlReader(Jsonl().open(replace(source, options={}), files), field)
+
+
+def _lines(spec: Spec) -> Jsonl:
+    """The objects, in which `text` is the field that holds it."""
+    field = options_of(TextJsonlOptions, spec.options).field
+    return Jsonl() if field == TEXT else Jsonl(LineKind(partial(_TextRow, field), partial(_place, field)))
+
+
+def _place(wanted: str, field: str) -> str | None:
+    """Where a field is in an object; None for the one wanted under its own name, which would be there twice."""
+    return None if field == wanted else wanted if field == TEXT else field
+
+
+@dataclass(frozen=True)
+class _TextRow:
+    """One line, seen by a Collector."""
+
+    wanted: str
+    raw: bytes
+    value: Sample
+
+    def get(self, field: str) -> Any:
+        return self._line.get(self.wanted if field == TEXT else field)
+
+    def size(self, field: str | None) -> int:
+        return self._line.size(self.wanted if field == TEXT else field)
+
+    def sample(self) -> Sample:
+        return self.value
+
+    @property
+    def _line(self) -> LineRow:
+        return LineRow(self.raw, self.value)
 
 
 class _TextJsonlReader:
@@ -75,27 +110,3 @@ class _TextJsonlReader:
                 fix="name the field that holds it with `options: {field: ...}`",
             )
         return value
-
-
-def _own_fields(spec: Spec) -> Spec:
-    """What a scan of the objects collects: `text` is what the sample calls it, not the object."""
-    field = options_of(TextJsonlOptions, spec.options).field
-    lengths = {"length": _renamed(spec.length, field), "output_length": _renamed(spec.output_length, field)}
-    return replace(spec, options={}, **lengths)
-
-
-def _renamed(length: Length | None, field: str) -> Length | None:
-    if length is None or field == TEXT:
-        return length
-    if length.sum:
-        return replace(length, sum=[_renamed(term, field) for term in length.sum])
-    if length.template is not None:
-        pieces = [(_escaped(literal), field if name == TEXT else name) for literal, name in text_pieces(length)]
-        named = [text if name is None else f"{text}{{{name}}}" for text, name in pieces]
-        return replace(length, template="".join(named))
-    of_text = length.field == TEXT or (length.tokenizer is not None and length.field is None)
-    return replace(length, field=field) if of_text else length
-
-
-def _escaped(literal: str) -> str:
-    return literal.replace("{", "{{").replace("}", "}}")

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import DataError, RecipeError
-from playhead.formats.collect import Collector
+from playhead.formats.collect import ROW_ID, Collector
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
 from playhead.formats.lines import read_every_line
 from playhead.formats.registry import options_of, register
@@ -31,7 +31,7 @@ class TextPairOptions(Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, str] = ("source", "target")
 
 
-@register("text_pair", raw_members=False, options=TextPairOptions, path_options=("second",))
+@register("text_pair", default_id=ROW_ID, raw_members=False, options=TextPairOptions, path_options=("second",))
 class TextPair:
     """Pairs of files, line by line."""
 
@@ -56,7 +56,7 @@ class TextPair:
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         names = options_of(TextPairOptions, spec.options).names
         opened = [open_file(files, shard.path(role)) for role in (FIRST, SECOND)]
-        collector, number = Collector(spec), 0
+        collector, number = Collector(spec, shard.name), 0
         for sides in _aligned(opened, limits, spec.reads_content):
             count = len(sides[0].starts)
             arrays = {track: side.starts.astype(np.uint64) for track, side in zip(_TRACKS, sides, strict=True)}

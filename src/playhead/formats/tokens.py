@@ -1,12 +1,13 @@
 """Texts into tokens by a Hugging Face `tokenizer.json`: what a length counts, and what `tokenize` delivers.
 
-Law: a length by a tokenizer is the number of tokens that `tokenize` with the same settings delivers.
+Laws: a length by a tokenizer is the number of tokens that `tokenize` with the same settings delivers; tokens are those
+of the file that a digest is of, whatever becomes of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from playhead.errors import DataError, RecipeError
+from playhead.errors import DataError, RecipeError, StoreError
 from playhead.fingerprint import digest_bytes
 from playhead.formats.lengths import MISSING, read_field
 from playhead.recipe.values import Length, Tokenize
@@ -24,17 +25,16 @@ _TEXT = "text"
 
 
 class Tokens:
-    """A tokenizer with its settings, as a length or `tokenize` gives them, loaded when it is first used."""
+    """A tokenizer with its settings, as a length or `tokenize` gives them, loaded when it is first used.
 
-    def __init__(self, given: Length | Tokenize) -> None:
+    `digests` are those of tokenizers by path: a file that is another by now is a StoreError.
+    """
+
+    def __init__(self, given: Length | Tokenize, digests: Mapping[str, str]) -> None:
         assert given.tokenizer is not None
         self._path, self._special, self._max = given.tokenizer, given.special, given.max
+        self._digest = digests[given.tokenizer]
         self._pieces = text_pieces(given)
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields that the text is made of."""
-        return [field for _, field in self._pieces if field is not None]
 
     def text(self, get: Callable[[str], Any]) -> str:
         """The text of a row, of which `get` gives the fields."""
@@ -47,23 +47,35 @@ class Tokens:
 
     def counts(self, texts: Sequence[str]) -> LengthArray:
         """The number of tokens of each text."""
-        return np.array([min(len(found.ids), self._most) for found in self._encoded(texts)], np.uint32)
+        return np.array([len(found.ids) for found in self._encoded(texts)], np.uint32)
 
     def ids(self, texts: Sequence[str]) -> list[IntArray]:
         """The tokens of each text."""
-        return [np.array(found.ids[: self._max], np.int64) for found in self._encoded(texts)]
-
-    @property
-    def _most(self) -> int:
-        return 2**32 - 1 if self._max is None else self._max
+        return [np.array(found.ids, np.int64) for found in self._encoded(texts)]
 
     def _encoded(self, texts: Sequence[str]) -> Sequence[Any]:
         if not texts:
             return []
-        model = load_tokenizer(self._path)
-        encode = getattr(model, "encode_batch_fast", model.encode_batch)  # without offsets, from tokenizers 0.20 on
+        encode = getattr(self._model, "encode_batch_fast", self._model.encode_batch)  # without offsets, from 0.20 on
         found: Sequence[Any] = encode(list(texts), add_special_tokens=self._special)
         return found
+
+    @cached_property
+    def _model(self) -> Any:
+        model = _loaded(self._path, self._digest, self._max)
+        num_special = model.num_special_tokens_to_add(is_pair=False) if self._special else 0
+        if self._max is not None and self._max < num_special:
+            raise RecipeError(
+                f"max: {self._max}: is less than the special tokens that every text gets",
+                found=f"{num_special} of them, by {self._path}",
+                fix=f"raise it to {num_special} at least, or say `special: false`",
+            )
+        return model
+
+
+def text_fields(given: Length | Tokenize) -> list[str]:
+    """The fields that the text is made of."""
+    return [field for _, field in text_pieces(given) if field is not None]
 
 
 def text_pieces(given: Length | Tokenize) -> list[tuple[str, str | None]]:
@@ -114,31 +126,49 @@ def _digest(path: str, _size: int, _mark: int) -> str:
 
 
 def load_tokenizer(path: str) -> Any:
-    """A tokenizer by the path of its `tokenizer.json`; the last few are kept.
+    """A tokenizer by the path of its `tokenizer.json`, as it is now; the last few are kept."""
+    try:
+        found = Path(path).stat()
+        return _loaded(path, _digest(path, found.st_size, found.st_mtime_ns), None)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: no such file", expected="a tokenizer.json") from error
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: str, digest: str, most: int | None) -> Any:
+    """The tokenizer that a digest is of. It cuts texts to `most` tokens, and leaves their special tokens whole.
 
     Padding and truncation that are written in the file are left out: the tokens of a text must not depend on the texts
     that happen to be encoded with it.
     """
     try:
-        found = Path(path).stat()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: no such file", expected="a tokenizer.json") from error
-    return _loaded(path, found.st_size, found.st_mtime_ns)
-
-
-@lru_cache(maxsize=4)
-def _loaded(path: str, _size: int, _mark: int) -> Any:
-    try:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise RecipeError("tokenizing needs the package tokenizers", fix="pip install 'playhead[text]'") from error
+    data = _read(path)
+    if digest_bytes(data) != digest:
+        raise StoreError(
+            f"{path}: is not the tokenizer that it was when this began",
+            found="other contents",
+            expected="those that lengths were counted with, or that the loader was opened with",
+            fix="restore the file, or run `playhead prepare` on the recipe and begin again",
+        )
     try:
-        model = Tokenizer.from_file(path)
+        model = Tokenizer.from_buffer(data)
     except Exception as error:  # the package raises nothing more particular
         raise DataError(f"{path}: is not a tokenizer", found=str(error), expected="a tokenizer.json") from error
     model.no_padding()
     model.no_truncation()
+    if most is not None:
+        model.enable_truncation(most)
     return model
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read", found=str(error), expected="a tokenizer.json") from error
 
 
 def by_digest(given: Any, digests: dict[str, str]) -> Any:

@@ -25,7 +25,7 @@ from playhead.formats.tar import TarMember, TarReader
 from playhead.formats.tar_hints import tar_hints
 from playhead.formats.tar_rows import row_tars
 from playhead.recipe.values import Source
-from playhead.store import Files, is_url, list_files, open_file
+from playhead.store import Files, list_files, open_file
 from playhead.types import UIntArray
 
 TRACK = "tar"
@@ -97,7 +97,7 @@ class _WebDatasetReader:
         Elsewhere a request costs more than its bytes, and rows are read whole.
         """
         firsts, ends = rows.places[TRACK].ranges
-        if sum(ends) - sum(firsts) > _LARGE_ROW_BYTES * len(firsts) and not any(map(is_url, rows.paths(TRACK))):
+        if sum(ends) - sum(firsts) > _LARGE_ROW_BYTES * len(firsts) and not rows.requests_cost(TRACK):
             ends = [min(first + _HEAD_BYTES, end) for first, end in zip(firsts, ends, strict=True)]
         for row in row_tars(rows, TRACK, ends):
             for group in _groups(TarReader(row, ahead=_HEAD_BYTES)):

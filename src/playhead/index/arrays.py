@@ -12,7 +12,7 @@ import numpy as np
 
 from playhead.errors import NotPreparedError
 from playhead.fingerprint import ArrayDigest
-from playhead.store import load_bytes, unreadable, writing_to
+from playhead.store import Buffer, load_bytes, unreadable, writing_to
 from playhead.types import Array
 
 _LONGEST_HEADER = 1 << 9
@@ -47,9 +47,10 @@ class ArrayWriter:
     def add(self, piece: Array) -> None:
         ready = np.ascontiguousarray(piece, dtype=self._dtype)
         self._left -= ready.size
-        self._write(ready.tobytes())
+        if ready.size:
+            self._write(ready.data.cast("B"))
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: Buffer) -> None:
         self._digest.update(np.frombuffer(data, dtype=np.uint8))
         with writing_to(self._path):
             self._file.write(data)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from playhead.formats.contract import Chunk
-from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, Track, schema_of
+from playhead.formats.schema import KEYS, LENGTHS, OUTPUTS, Track, index_schema
 from playhead.index.arrays import ArrayWriter
 from playhead.index.keys import KeySorter
 from playhead.index.layout import VERSION, Layout, Meta, ShardEntry
@@ -20,11 +20,12 @@ from playhead.types import Array, IntArray
 
 @dataclass(frozen=True)
 class IndexShape:
-    """The shards of an index in order, and the files and tracks that each of them has."""
+    """The shards of an index in order, and the files, tracks and types of columns that each of them has."""
 
     shards: tuple[ShardEntry, ...]
     roles: tuple[str, ...]
     tracks: tuple[Track, ...]
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 class IndexBuilder:
@@ -41,8 +42,8 @@ class IndexBuilder:
         self._sums = {LENGTHS: 0, OUTPUTS: 0}
         self._keys = None
         self._writers: dict[str, ArrayWriter] = {}
-        for name, array in schema_of(layout.spec, shape.tracks).items():
-            if name == IDS:
+        for name, array in index_schema(layout.spec, shape.tracks).items():
+            if name == KEYS:
                 self._keys = KeySorter(directory, self._num_rows, memory_bytes)
             else:
                 self._writers[name] = ArrayWriter(directory / f"{name}.npy", array.dtype, (sizes[name],))
@@ -64,7 +65,7 @@ class IndexBuilder:
         """Complete every file; the meta is written last."""
         digests = {name: writer.close() for name, writer in self._writers.items()}
         if self._keys is not None:
-            digests["keys"] = self._keys.write(self._directory / "keys.npy")
+            digests[KEYS] = self._keys.write(self._directory / f"{KEYS}.npy")
         meta = Meta(
             version=VERSION,
             fingerprint=self._layout.fingerprint,
@@ -79,6 +80,7 @@ class IndexBuilder:
             spec=self._layout.spec,
             digests=dict(sorted(digests.items())),
             generator_key=generator_key,
+            types=dict(self._shape.types),
         )
         with replacing(self._directory / "meta.json") as file:
             file.write(msgspec.json.format(msgspec.json.encode(meta), indent=1))

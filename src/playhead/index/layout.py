@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from playhead.errors import RecipeError
 from playhead.fingerprint import digest
 from playhead.formats.registry import Registered, format_of
 from playhead.formats.rows import Shard
@@ -29,7 +30,7 @@ from playhead.recipe.tree import Leaf, length_changes, map_of, sample_key, token
 from playhead.recipe.values import ImageOptions, Recipe
 from playhead.store import Files, Stamp, load_bytes, unreadable
 
-VERSION = 3
+VERSION = 4
 _KEY_CHARACTERS = 16
 _NAME_CHARACTERS = 80
 
@@ -67,6 +68,7 @@ class Meta(Struct, frozen=True):
     """Everything about an index that is not one per row.
 
     `generator_key` is what the random generators of a map that takes one were keyed by when lengths were measured.
+    `types` are what the columns of the files are, in all shards alike.
     """
 
     version: int
@@ -82,11 +84,15 @@ class Meta(Struct, frozen=True):
     spec: Spec
     digests: dict[str, str]
     generator_key: int | None = None
+    types: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies."""
+    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies.
+
+    `files` is the storage of the lists that its selection goes by; None: the usual.
+    """
 
     leaf: Leaf
     registered: Registered
@@ -94,6 +100,7 @@ class Layout:
     rules: tuple[Rule, ...]
     directory: Path
     generator_key: int
+    files: Files | None = None
 
     @property
     def measured(self) -> bool:
@@ -114,8 +121,9 @@ class Layout:
         return tuple(self.leaf.source.path)
 
 
-def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
+def layout_of(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Layout:
     source = leaf.source
+    _check_vocabulary(recipe, leaf)
     registered = format_of(source, leaf.path)
     spec = spec_of(source, leaf.path, registered.default_id, measured_by(leaf, recipe))
     if source.length is not None and any(term.in_seconds for term in source.length.terms):
@@ -126,7 +134,7 @@ def layout_of(leaf: Leaf, recipe: Recipe) -> Layout:
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
-    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf))
+    return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf), files)
 
 
 def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
@@ -150,21 +158,46 @@ def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
 
 def tokens_by_digest(recipe: Recipe, leaf: Leaf) -> list[Any]:
     """What says how texts of a source become tokens, with the digests of tokenizers: `tokenize`, and its lengths."""
+    digests = tokenizer_digests(recipe, leaf)
+    return [by_digest(given, digests) for given, _ in _token_settings(recipe, leaf)]
+
+
+def tokenizer_digests(recipe: Recipe, leaf: Leaf) -> dict[str, str]:
+    """The digests of the tokenizers that make tokens of a source, or count them, by their paths."""
+    return {
+        term.tokenizer: tokenizer_digest(term.tokenizer, f"{at}.tokenizer")
+        for given, at in _token_settings(recipe, leaf)
+        for term in getattr(given, "terms", [given])
+        if term.tokenizer is not None
+    }
+
+
+def _token_settings(recipe: Recipe, leaf: Leaf) -> list[tuple[Any, str]]:
+    """`tokenize`, and the lengths that are counted in samples, each with its place in the recipe."""
     found = tokenize_of(recipe, leaf)
     lengths = (("length", leaf.source.length), ("output_length", leaf.source.output_length))
     given: list[tuple[Any, str]] = [] if found is None else [found]
-    given += [
+    return given + [
         (length, f"{leaf.path}.{name}")
         for name, length in lengths
         if length is not None and (length.tokenizer or length.by_terms)
     ]
-    digests = {
-        term.tokenizer: tokenizer_digest(term.tokenizer, f"{at}.tokenizer")
-        for each, at in given
-        for term in getattr(each, "terms", [each])
-        if term.tokenizer is not None
-    }
-    return [by_digest(each, digests) for each, _ in given]
+
+
+def _check_vocabulary(recipe: Recipe, leaf: Leaf) -> None:
+    """Refuse tokens of another vocabulary than the one that their length is counted with; a map may change them."""
+    length, found = leaf.source.length, tokenize_of(recipe, leaf)
+    if length is None or length.tokenizer is None or found is None or map_of(recipe, leaf) is not None:
+        return
+    tokenize, place = found
+    digests = tokenizer_digests(recipe, leaf)
+    if tokenize.to == recipe.sequence and digests[tokenize.tokenizer] != digests[length.tokenizer]:
+        raise RecipeError(
+            f"{place}.tokenizer: is another tokenizer than the one that counts the lengths of {leaf.path}",
+            found=tokenize.tokenizer,
+            expected=f"the contents of {length.tokenizer}, as in {leaf.path}.length",
+            fix="name the same `tokenizer.json` in both",
+        )
 
 
 def fingerprint_of(format_name: str, spec: Spec) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from playhead.errors import NotPreparedError
+from playhead.formats.places import places_of, starts_of
 from playhead.formats.rows import Fetch, Places, Rows, Shard
-from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, ArrayType, Track, column, schema_of
+from playhead.formats.schema import KEYS, LENGTHS, OUTPUTS, ArrayType, Track, column, index_schema
 from playhead.index.arrays import map_array
 from playhead.index.integrity import damaged
 from playhead.index.layout import VERSION, Meta, decode_file
@@ -32,14 +32,12 @@ class Index:
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
-        """Every array of the schema, mapped; ids are in `keys`."""
+        """Every array of the schema, mapped."""
         return {name: map_array(self.array_path(name), array.dtype) for name, array in self._schema.items()}
 
     @cached_property
     def _schema(self) -> dict[str, ArrayType]:
-        schema = schema_of(self.meta.spec, self.meta.tracks)
-        schema.pop(IDS, None)
-        return schema
+        return index_schema(self.meta.spec, self.meta.tracks)
 
     def array_path(self, name: str) -> str:
         return f"{self.directory}/{name}.npy"
@@ -52,9 +50,9 @@ class Index:
     def outputs(self) -> LengthArray | None:
         return self.arrays.get(OUTPUTS)
 
-    @cached_property
+    @property
     def keys(self) -> UIntArray | None:
-        return None if self.meta.spec.ids is None else map_array(self.array_path("keys"), np.uint64)
+        return self.arrays.get(KEYS)
 
     def column(self, name: str) -> Array:
         return self.arrays[column(name)]
@@ -68,8 +66,6 @@ class Index:
             if track.kind == "blocks":
                 num_blocks = found[track.array("block_rows")]
                 expected |= dict.fromkeys(track.arrays, num_blocks)
-        if self.keys is not None:
-            found["keys"], expected["keys"] = len(self.keys), self.meta.num_rows
         for name, size in expected.items():
             if found[name] != size:
                 raise NotPreparedError(
@@ -113,16 +109,8 @@ class Index:
 
     def _places(self, track: Track, raw: IntArray, shards: IntArray) -> Places:
         """Where raw rows, each of a shard, are in a track."""
-        arrays = self._track_arrays[track.name]
-        if track.kind == "offsets":
-            at = raw + shards
-            places = Places(arrays[0][at], arrays[0][at + 1])
-        elif track.kind == "spans":
-            places = Places(arrays[0][raw], arrays[1][raw])
-        else:
-            starts = self.block_starts(track)
-            blocks = np.searchsorted(starts, raw, side="right") - 1
-            places = Places(arrays[0][blocks], arrays[1][blocks], raw - starts[blocks])
+        starts = self.block_starts(track) if track.kind == "blocks" else None
+        places = places_of(track.kind, self._track_arrays[track.name], raw, shards, starts)
         backward, beyond = places.firsts > places.ends, places.ends > self._track_sizes[track.name][shards]
         if np.count_nonzero(backward) or np.count_nonzero(beyond):  # `any` takes longer for few rows
             raise self._impossible(track, places, shards)
@@ -178,7 +166,7 @@ class Index:
         high = bisect.bisect_right(range(len(keys)), wanted, lo=low, key=lambda i: int(keys[i, 0]))
         rows = keys[low:high, 1]
         if (rows >= self.meta.num_rows).any():
-            raise damaged(self.array_path("keys"), f"row {int(rows.max()):,} of {self.meta.num_rows:,}")
+            raise damaged(self.array_path(KEYS), f"row {int(rows.max()):,} of {self.meta.num_rows:,}")
         return rows.astype(np.int64)
 
 
@@ -193,10 +181,3 @@ def open_index(directory: Path) -> Index | None:
     if meta is None:
         return None
     return Index(directory, meta, starts_of([shard.num_rows for shard in meta.shards]))
-
-
-def starts_of(counts: Sequence[int] | UIntArray) -> IntArray:
-    """The sum of the counts before each, and of all."""
-    starts = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.asarray(counts, dtype=np.int64).cumsum(out=starts[1:])
-    return starts

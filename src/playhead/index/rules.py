@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from playhead.index.opened import Index
 from playhead.recipe.tree import Leaf
 from playhead.recipe.units import readable
 from playhead.seeds import hash_text
+from playhead.store import Files, all_files, open_file
 from playhead.types import Array, BoolArray, IntArray
 
 Keeps = Callable[[int, int], BoolArray]
@@ -49,8 +49,8 @@ def selection_fingerprint(layout: Layout) -> str:
             layout.rules,
             [layout.leaf.dropped_above, layout.leaf.output_dropped_above],
             _dropped_beyond(layout.leaf),
-            [digest_bytes(_contents(path)) for path in source.drop_ids],
-            [digest_bytes(_contents(path)) for path in source.drop_rows],
+            [digest_bytes(_contents(layout.files, path)) for path in source.drop_ids],
+            [digest_bytes(_contents(layout.files, path)) for path in source.drop_rows],
         ]
     )
 
@@ -67,11 +67,11 @@ def tests_of(layout: Layout, index: Index) -> tuple[list[Test], int]:
         tests.append(Test(f"keep {rule.key}: {rule.text}", keeps))
     num_unknown = 0
     if source.drop_ids:
-        dropped = _rows_of_ids(source.drop_ids, index)
+        dropped = _rows_of_ids(layout, index)
         num_unknown = dropped.num_unknown
         tests.append(Test("drop_ids", _outside(dropped.rows)))
     if source.drop_rows:
-        tests.append(Test("drop_rows", _outside(_listed_rows(source.drop_rows, index.meta.num_rows))))
+        tests.append(Test("drop_rows", _outside(_listed_rows(layout, index.meta.num_rows))))
     if (limit := layout.leaf.dropped_above) is not None and index.lengths is not None:
         tests.append(Test(f"overlong: above {readable(limit, unit)}", _at_most(index.lengths, limit)))
     if (limit := layout.leaf.output_dropped_above) is not None and index.outputs is not None:
@@ -135,9 +135,9 @@ def _outside(rows: IntArray) -> Keeps:
     return keeps
 
 
-def _rows_of_ids(paths: list[str], index: Index) -> Dropped:
+def _rows_of_ids(layout: Layout, index: Index) -> Dropped:
     assert index.keys is not None
-    ids = {line for path in paths for _, line in _lines(path)}
+    ids = {line for path in layout.leaf.source.drop_ids for _, line in _lines(layout.files, path)}
     hashes = np.sort(np.fromiter(map(hash_text, ids), dtype=np.uint64, count=len(ids)))
     first, last = find_hashes(index.keys, hashes)
     pieces = [index.keys[low:high, 1] for low, high in zip(first.tolist(), last.tolist(), strict=True) if low < high]
@@ -145,10 +145,10 @@ def _rows_of_ids(paths: list[str], index: Index) -> Dropped:
     return Dropped(rows, int((first == last).sum()))
 
 
-def _listed_rows(paths: list[str], num_rows: int) -> IntArray:
+def _listed_rows(layout: Layout, num_rows: int) -> IntArray:
     rows = set()
-    for path in paths:
-        for number, text in _lines(path):
+    for path in layout.leaf.source.drop_rows:
+        for number, text in _lines(layout.files, path):
             if not text.isdecimal() or int(text) >= num_rows:
                 raise DataError(
                     f"{path}, line {number:,}: not a row of this source",
@@ -159,17 +159,12 @@ def _listed_rows(paths: list[str], num_rows: int) -> IntArray:
     return np.array(sorted(rows), dtype=np.int64)
 
 
-def _lines(path: str) -> list[tuple[int, str]]:
+def _lines(files: Files | None, path: str) -> list[tuple[int, str]]:
     """The lines of a list with their numbers, blank lines and comments left out."""
-    text = _contents(path).decode("utf-8-sig", "replace")
+    text = _contents(files, path).decode("utf-8-sig", "replace")
     numbered = ((number, line.strip()) for number, line in enumerate(text.split("\n"), start=1))
     return [(number, line) for number, line in numbered if line and not line.startswith("#")]
 
 
-def _contents(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read", found=error.strerror, expected="a text file, one id or row a line"
-        ) from error
+def _contents(files: Files | None, path: str) -> bytes:
+    return b"".join(open_file(files or all_files(), path).pieces())

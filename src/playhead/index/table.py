@@ -17,6 +17,7 @@ from playhead.index.opened import Index, open_index
 from playhead.index.selection import Selection, nothing_left, open_selection
 from playhead.recipe.tree import Leaf
 from playhead.recipe.values import Recipe, ShuffleUnit
+from playhead.store import Files
 from playhead.types import Array, IntArray, LengthArray
 
 
@@ -105,9 +106,12 @@ class Table:
         return np.zeros(rows.size, dtype=np.uint32) if lengths is None else self.selection.look_up(lengths, rows)
 
 
-def open_table(leaf: Leaf, recipe: Recipe) -> Table:
-    """Map a prepared source. It builds nothing: what is missing is named, with the command that makes it."""
-    layout = layout_of(leaf, recipe)
+def open_table(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Table:
+    """Map a prepared source. It builds nothing: what is missing is named, with the command that makes it.
+
+    Of `files` it reads nothing but the lists in `drop_ids` and `drop_rows`.
+    """
+    layout = layout_of(leaf, recipe, files)
     index = open_index(layout.directory)
     if index is None or index.meta.fingerprint != layout.fingerprint or index.meta.patterns != layout.patterns:
         raise _not_prepared(layout, _missing(layout))
@@ -136,9 +140,9 @@ def open_table(leaf: Leaf, recipe: Recipe) -> Table:
     )
 
 
-def open_tables(leaves: Iterable[Leaf], recipe: Recipe) -> dict[str, Table]:
+def open_tables(leaves: Iterable[Leaf], recipe: Recipe, files: Files | None = None) -> dict[str, Table]:
     """Tables by the path of their leaf in the recipe."""
-    return {leaf.path: open_table(leaf, recipe) for leaf in leaves}
+    return {leaf.path: open_table(leaf, recipe, files) for leaf in leaves}
 
 
 def _missing(layout: Layout) -> str:

@@ -1,4 +1,4 @@
-"""What will happen, in numbers: measured on planned windows, not estimated."""
+"""What will happen, in numbers: measured on planned windows, not estimated; of shards in use, the most there can be."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from playhead.index.table import Table
+from playhead.inspect.shard_peak import ShardPeak, shard_peaks
 from playhead.plan.form import bucket_of
 from playhead.plan.groups import padded_costs, total_lengths
 from playhead.plan.plan import Plan
@@ -41,19 +42,6 @@ class LengthBin:
     low: int
     high: int
     fraction: float
-
-
-@dataclass(frozen=True)
-class ShardPeak:
-    """The most shards of a source with `shuffle: shards` that are in use at a time, and the most bytes.
-
-    A shard is in use from the first step that holds a row of it to the last. With `unit` block, blocks are counted.
-    """
-
-    name: str
-    num_shards: int
-    num_bytes: int
-    unit: str = "shard"
 
 
 @dataclass(frozen=True)
@@ -125,7 +113,7 @@ def summarise_windows(
         idle_lanes=int((sizes == 0).sum()),
         sources=_sources(plan.streams[stream], windows, num_steps / _turns(plan, stream)),
         lengths=() if lengths is None else length_bins(lengths),
-        shard_peaks=_shard_peaks(plan.streams[stream], windows, tables or {}),
+        shard_peaks=shard_peaks(plan.streams[stream], tables or {}),
     )
 
 
@@ -209,53 +197,3 @@ def _uneven_cost(windows: list[Window]) -> float | None:
         highest += float(steps.max(axis=1).sum())
         mean += float(steps.mean(axis=1).sum())
     return highest / mean - 1
-
-
-def _shard_peaks(stream: Stream, windows: list[Window], tables: Mapping[str, Table]) -> tuple[ShardPeak, ...]:
-    source, epoch, row = (
-        np.concatenate([getattr(window.picks, field)[window.groups.members] for window in windows])
-        for field in ("source", "epoch", "row")
-    )
-    step = _steps_of_samples(windows)
-    found = []
-    for i, (name, order) in enumerate(zip(stream.source_names, stream.orders, strict=True)):
-        if order.shuffle != "shards" or name not in tables:
-            continue
-        mine = source == i
-        table = tables[name]
-        rows = table.unit_rows
-        shard = np.searchsorted(np.cumsum(rows), row[mine], side="right")
-        opened, closed, used = _uses(epoch[mine] * len(rows) + shard, step[mine])
-        sizes = table.unit_bytes[used % len(rows)]
-        peaks = _peak(opened, closed, np.ones_like(sizes)), _peak(opened, closed, sizes)
-        found.append(ShardPeak(name, *peaks, table.unit))
-    return tuple(found)
-
-
-def _steps_of_samples(windows: list[Window]) -> IntArray:
-    """The step that delivers each sample, counted over the windows."""
-    found = []
-    first = 0
-    for window in windows:
-        sizes = window.groups.sizes()
-        found.append(np.repeat(first + np.arange(len(sizes)) // window.lanes, sizes))
-        first += window.num_steps
-    return np.concatenate(found)
-
-
-def _uses(shard: IntArray, step: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """For each shard (of each epoch) that is used: the first and the last step, and which it is."""
-    used, number = np.unique(shard, return_inverse=True)
-    opened = np.full(len(used), np.iinfo(np.int64).max)
-    closed = np.zeros(len(used), np.int64)
-    np.minimum.at(opened, number, step)
-    np.maximum.at(closed, number, step)
-    return opened, closed, used
-
-
-def _peak(opened: IntArray, closed: IntArray, weight: IntArray) -> int:
-    """The largest sum of weights in use at a step."""
-    change = np.zeros(int(closed.max(initial=-1)) + 2, np.int64)
-    np.add.at(change, opened, weight)
-    np.subtract.at(change, closed + 1, weight)
-    return int(np.cumsum(change).max(initial=0))

@@ -52,15 +52,6 @@ class Engine(Protocol):
         """Let go of what `run` holds from one call to the next. It may run again."""
 
 
-def run_jobs(jobs: Iterable[J], engine: Engine | int, done: Done[J]) -> None:
-    """Do every job on an engine; a number is that many processes here."""
-    if isinstance(engine, int):
-        from playhead.jobs.local_engine import Local
-
-        engine = Local(engine)
-    engine.run(jobs, done)
-
-
 def outcome_of(job: Job[R]) -> R | PlayheadError:
     """A PlayheadError is a result; anything else is a bug and may end the run."""
     try:

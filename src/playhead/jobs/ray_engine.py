@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic
 
@@ -89,18 +88,21 @@ class _Flight(Generic[J]):
     """The jobs in flight, by the reference of their task, each with the number of this try."""
 
     def __init__(self) -> None:
+        from importlib.metadata import version
+
         import ray
 
         # Ray's own retries have no bound where memory ran out.
         self._task = ray.remote(num_cpus=1, max_retries=0)(_portable())
         self._jobs: dict[Any, tuple[J, int]] = {}
+        self._version = version("playhead")
 
     def __len__(self) -> int:
         return len(self._jobs)
 
     def submit(self, job: J, number: int) -> None:
         parcel = pickle.dumps((sys.path, str(Path.cwd()), pickle.dumps(job)))
-        self._jobs[self._task.remote(parcel, version("playhead"))] = job, number
+        self._jobs[self._task.remote(parcel, self._version)] = job, number
 
     def land(self) -> Iterator[tuple[J, int, _Given]]:
         """Those that have finished, one at least."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from playhead.errors import DataError, PlayheadError, PrepareError
 from playhead.formats.megatron_idx import Idx
-from playhead.jobs import Call, Job, Local, run_jobs
+from playhead.jobs import Call, Job, Local
 from playhead.megatron.blending import exhaustive_rows, weighted_rows
 from playhead.megatron.cache_plan import BlendEntry, DatasetEntry, Entry, text_of
 from playhead.megatron.entry_files import (
@@ -46,7 +46,7 @@ def build_dataset(cache: Path, entry: DatasetEntry, idx: Idx, manifest: Manifest
         )
         for call in both:
             phase(call.name)
-        run_jobs(both, Local(len(both), threads=True), _raise)
+        Local(len(both), threads=True).run(both, _raise)
 
 
 def _raise(_: Job[Any], outcome: Any) -> None:

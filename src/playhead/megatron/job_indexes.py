@@ -8,7 +8,7 @@ from typing import Any
 
 from playhead.errors import Failure, PlayheadError, PrepareError
 from playhead.formats.megatron_idx import Idx, idx_path, open_idx
-from playhead.jobs import Call, Local, run_jobs
+from playhead.jobs import Call, Local
 from playhead.megatron.job import MegatronJob
 from playhead.megatron.splits import sequences_of, split_matrix
 from playhead.store import Files
@@ -34,7 +34,7 @@ def open_indexes(
 
     prefixes = job.prefixes()
     calls = [Call(prefix, partial(open_idx, files, prefix, ranges_of)) for prefix in prefixes]
-    run_jobs(calls, Local(workers, threads=True), collect)
+    Local(workers, threads=True).run(calls, collect)
     errors = {prefix: outcomes[prefix] for prefix in prefixes if isinstance(outcomes[prefix], PlayheadError)}
     if len(errors) == 1:
         raise next(iter(errors.values()))

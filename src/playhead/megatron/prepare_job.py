@@ -12,7 +12,7 @@ from typing import Any
 
 from playhead.errors import Failure, PlayheadError, PrepareError
 from playhead.formats.megatron_idx import Idx
-from playhead.jobs import Call, Local, default_workers, run_jobs
+from playhead.jobs import Call, Local, default_workers
 from playhead.megatron.arguments import MegatronRequest
 from playhead.megatron.build_entry import build_blend, build_dataset, explaining
 from playhead.megatron.cache_plan import BlendEntry, CachePlan, Entry, plan_cache
@@ -111,7 +111,7 @@ def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: i
 
     entries = {entry.name: entry for entry in sorted(wanted, key=num_bytes_of, reverse=True)}  # the largest first
     calls = [Call(name, partial(build, entry)) for name, entry in entries.items()]
-    run_jobs(calls, Local(workers, threads=True), collect)
+    Local(workers, threads=True).run(calls, collect)
     if len(failures) == 1:
         raise failures[0][0]
     if failures:

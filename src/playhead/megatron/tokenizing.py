@@ -20,7 +20,7 @@ from playhead.errors import DataError, PlayheadError, RecipeError
 from playhead.fingerprint import digest, digest_bytes
 from playhead.formats.megatron_idx import best_dtype, bin_path, open_idx, write_idx
 from playhead.formats.tokens import load_tokenizer
-from playhead.jobs import Local, run_jobs
+from playhead.jobs import Local
 from playhead.megatron.merging import WrittenDataset, merge_prefixes
 from playhead.store import File, Files, fresh_directory, open_file, replacing
 
@@ -143,7 +143,7 @@ def _run(waiting: list[TextPart], workers: int, progress: Callable[[int, int], N
             progress(num_done, total)
 
     jobs = (part for part in waiting if not errors)
-    run_jobs(jobs, Local(min(workers, len(waiting))), done)
+    Local(min(workers, len(waiting))).run(jobs, done)
     if errors:
         raise errors[0]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from playhead.errors import PlayheadError
 from playhead.formats.rows import Shard
-from playhead.jobs import run_jobs
 from playhead.prepare.options import PrepareOptions
 from playhead.store import Files, compressed_files
 
@@ -39,4 +38,4 @@ def decompress_new(shards: Sequence[Shard], options: PrepareOptions) -> None:
                 sizes[path] = view.num_unread_bytes(path)
     jobs = [DecompressJob(path, options.files) for path, size in sizes.items() if size]
     if len(jobs) > 1:
-        run_jobs(jobs, options.engine_for(len(jobs), sum(sizes.values())), lambda _job, _outcome: None)
+        options.engine_for(len(jobs), sum(sizes.values()), sizes).run(jobs, lambda _job, _outcome: None)

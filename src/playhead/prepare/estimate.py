@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from playhead.formats.rows import Shard
-from playhead.formats.schema import Track, bytes_per_row, schema_of, tracks_in
+from playhead.formats.schema import Track, bytes_per_row, index_schema, tracks_in
 from playhead.index.layout import Layout
 from playhead.prepare.one import Outcome
 from playhead.prepare.options import PrepareOptions
@@ -50,7 +50,7 @@ def estimate_source(layout: Layout, options: PrepareOptions) -> Outcome:
             selected_length=0,
             losses=(),
             num_unknown_ids=0,
-            index_bytes=round(num_rows * (bytes_per_row(schema_of(layout.spec, tracks)) + _SELECTION_BYTES)),
+            index_bytes=round(num_rows * (bytes_per_row(index_schema(layout.spec, tracks)) + _SELECTION_BYTES)),
             changed=not up_to_date,
             measured_rows=num_rows - reused if layout.measured else 0,
             damaged=survey.damaged,

@@ -11,21 +11,22 @@ from playhead.feed.totals import running_totals
 from playhead.read.substitutes import candidates
 from playhead.recipe.values import Recipe
 from playhead.resolve.open import map_tables, plan_tables
+from playhead.store import Files
 
 
-def compile_kernels(recipe: Recipe) -> None:
+def compile_kernels(recipe: Recipe, files: Files) -> None:
     """Plan the first step of every stream of a prepared recipe as a loader would, for the kernels it takes.
 
     They are kept on disk (see `kernel` in types.py). What the plan refuses is reported when it is opened.
     """
     for split in (None, *recipe.evaluation):
         with suppress(PlayheadError):
-            _plan_first_step(recipe, split)
+            _plan_first_step(recipe, split, files)
     candidates(0, 0, 0, 1)
 
 
-def _plan_first_step(recipe: Recipe, split: str | None) -> None:
-    tables = map_tables(recipe, split)
+def _plan_first_step(recipe: Recipe, split: str | None, files: Files) -> None:
+    tables = map_tables(recipe, split, files)
     plan = plan_tables(recipe, tables, split)
     next(iter(plan.steps()), None)
     for number in range(len(plan.streams)):

@@ -9,7 +9,6 @@ from pathlib import Path
 from playhead.errors import Failure, PlayheadError
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
-from playhead.jobs import run_jobs
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measuring import MeasureJob, Meter, header_meter_of, length_meter_of
 from playhead.prepare.merge import Contents, ShardPiece, chunks_of
@@ -59,7 +58,8 @@ def _measured_by(
 ) -> Measured:
     """The lengths of the chosen shards, each given with its first raw row."""
     run = _MeasureRun(layout, meter, contents, chosen, old, options)
-    run_jobs(run.jobs(), options.engine_to_measure(run.total_rows), run.done)
+    paths = [file.path for i in chosen for file in contents.pieces[i].entry.files]
+    options.engine_to_measure(run.total_rows, paths).run(run.jobs(), run.done)
     pieces = tuple(
         replace(piece, lengths=tuple(run.paths[i])) if i in run.paths else piece
         for i, piece in enumerate(contents.pieces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,7 @@ from playhead.errors import DataError, SampleError
 from playhead.formats.row_lengths import RowLengths
 from playhead.formats.rows import Rows, Sample
 from playhead.formats.spec import Spec
-from playhead.index.layout import Layout
+from playhead.index.layout import Layout, tokenizer_digests
 from playhead.prepare.stretches import Stretch, batches, write_lengths
 from playhead.read.generator import SampleGenerator
 from playhead.read.headers import UndecodedRow
@@ -58,7 +59,7 @@ class HeaderMeter:
         decoder = RowDecoder(self.recipe, self.leaf, self.files)
         fetch = stretch.fetch(self.files)
         assert self.spec.length is not None
-        counted = RowLengths(self.spec.length, self.spec.audio_changes)
+        counted = RowLengths(self.spec.length, self.spec.audio_changes, self.spec.tokenizers)
         for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):
             rows = stretch.rows(low, high, fetch)
             for i, sample in enumerate(decoder.undecoded(decoder.raw(rows))):
@@ -76,7 +77,8 @@ class HeaderMeter:
 class LengthMeter:
     """How the samples of a source are measured. It travels to workers: the recipe in it has no other source.
 
-    `generator_key` is None where the map takes no generator, so that lengths are the same for every seed.
+    `generator_key` is None where the map takes no generator, so that lengths are the same for every seed. `tokenizers`
+    are digests by path.
     """
 
     leaf: Leaf
@@ -84,10 +86,11 @@ class LengthMeter:
     files: Files
     generator_key: int | None
     batch_bytes: int
+    tokenizers: Mapping[str, str]
 
     def lengths(self, stretch: Stretch) -> list[int]:
         """The length of each row; a sample that has none, or cannot be made, raises with its row and place."""
-        maker = SampleMaker(self.recipe, self.leaf, self.files)
+        maker = SampleMaker(self.recipe, self.leaf, self.files, tokenizers=self.tokenizers)
         fetch = stretch.fetch(self.files)
         found: list[int] = []
         for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):
@@ -126,7 +129,8 @@ def length_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: i
     function = map_function(recipe, layout.leaf)
     drawn = function is not None and takes_generator(function)
     alone = msgspec.structs.replace(recipe, sources=[layout.leaf.source], evaluation={})
-    return LengthMeter(layout.leaf, alone, files, layout.generator_key if drawn else None, batch_bytes)
+    key = layout.generator_key if drawn else None
+    return LengthMeter(layout.leaf, alone, files, key, batch_bytes, tokenizer_digests(recipe, layout.leaf))
 
 
 def header_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: int) -> HeaderMeter:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
+from playhead.formats.column_schema import common_types
 from playhead.formats.rows import Shard
 from playhead.formats.schema import Track
 from playhead.index.build import IndexShape
@@ -23,7 +24,6 @@ from playhead.index.selection import (
     selection_damage,
 )
 from playhead.index.sweep import write_selection
-from playhead.jobs import run_jobs
 from playhead.jobs.lock import only_one
 from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.measure import measure, read_headers
@@ -182,7 +182,8 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], options: PrepareOpt
         directory.mkdir(parents=True, exist_ok=True)
     run = _ScanRun(layout, survey, chosen, options)
     jobs = list(run.jobs())
-    run_jobs(jobs, options.engine_for(len(jobs), run.total_bytes), run.done)
+    paths = [path for i in chosen for _, path in survey.shards[i].files]
+    options.engine_for(len(jobs), run.total_bytes, paths).run(jobs, run.done)
     return run.failures
 
 
@@ -248,17 +249,20 @@ def _build(layout: Layout, recipe: Recipe, survey: Survey, options: PrepareOptio
 def _contents(layout: Layout, survey: Survey) -> Contents:
     pieces = []
     shapes: set[tuple[tuple[str, ...], tuple[Track, ...]]] = set()
+    types: list[tuple[str, dict[str, str]]] = []
     for i, files in enumerate(survey.files):
         if i in survey.parts:
             summaries = [(part.path, part.summary) for part in survey.parts[i] if part.summary is not None]
             # The scan may have met a newer file than the survey did; the parts say which.
             pieces.append(ShardPiece(_scanned(survey.shards[i].name, summaries), tuple(summaries)))
             shapes.update((summary.roles, summary.tracks) for _, summary in summaries if summary.num_rows)
+            types += [(survey.shards[i].name, summary.types) for _, summary in summaries if summary.num_rows]
         else:
             assert survey.old is not None
             place = survey.old_places[files]
             if survey.old.meta.shards[place].num_rows:
                 shapes.add((survey.old.meta.roles, survey.old.meta.tracks))
+                types.append((survey.shards[i].name, survey.old.meta.types))
             pieces.append(ShardPiece(survey.old.meta.shards[place], old_shard=place))
         _check_num_rows(survey.shards[i], pieces[-1].entry)
     if not any(piece.entry.num_rows for piece in pieces):
@@ -270,7 +274,7 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
             expected="the same kinds of files in every shard",
         )
     entries = tuple(piece.entry for piece in pieces)
-    return Contents(tuple(pieces), IndexShape(entries, *shapes.pop()))
+    return Contents(tuple(pieces), IndexShape(entries, *shapes.pop(), common_types(types)))
 
 
 def _scanned(name: str, parts: list[tuple[Path, PartSummary]]) -> ShardEntry:

@@ -34,7 +34,8 @@ _NUM_ROWS, _SUMMARY = "num_rows", "summary"
 class PartSummary(Struct, frozen=True):
     """What is known of a part once it is scanned; `sizes` are those of its arrays.
 
-    `num_unknown` counts the rows whose length takes the header of a medium, which a scan does not see.
+    `num_unknown` counts the rows whose length takes the header of a medium, which a scan does not see; `types` are what
+    the columns of its files are.
     """
 
     files: tuple[FileEntry, ...]
@@ -45,6 +46,7 @@ class PartSummary(Struct, frozen=True):
     sizes: dict[str, int]
     num_files: int
     num_unknown: int = 0
+    types: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class PartWriter:
         self._num_rows = 0
         self._num_bytes = self._num_files = self._num_skipped = self._num_unknown = 0
         self._sizes: dict[str, int] = {}
+        self._types: dict[str, str] = {}
         self._schema: dict[str, ArrayType] = {}
 
     def add(self, chunk: Chunk) -> None:
@@ -110,6 +113,7 @@ class PartWriter:
         for name, values in chunk.arrays.items():
             self._sizes[name] += len(values)
             self._num_bytes += values.nbytes
+        self._types.update(chunk.types or {})
         self._num_rows += chunk.num_rows
         self._num_skipped += chunk.num_skipped
         if LENGTHS in chunk.arrays:
@@ -121,7 +125,7 @@ class PartWriter:
 
     def finish(self) -> PartSummary:
         counts = (self._num_rows, self._num_skipped, self._sizes, self._num_files + 1, self._num_unknown)
-        summary = PartSummary(self._files, self._roles, self._tracks, *counts)
+        summary = PartSummary(self._files, self._roles, self._tracks, *counts, self._types)
         self._write(self._job.path, {_SUMMARY: np.frombuffer(msgspec.json.encode(summary), dtype=np.uint8)})
         return summary
 

@@ -80,10 +80,10 @@ def prepare(
     if failures:
         raise _failed(failures)
     if not dry_run:
-        _check_units(recipe)
+        _check_units(recipe, options.files)
         if progress is not None:
             progress(Compiling())
-        compile_kernels(recipe)
+        compile_kernels(recipe, options.files)
     reports = tuple(outcome.report for outcome in outcomes if outcome.report is not None)
     return PrepareReport(reports, dry_run=dry_run)
 
@@ -93,19 +93,19 @@ def _files(given: Files | None, cache_dir: str, on_missing: OnMissing) -> Files:
 
 
 def _attempt(leaf: Leaf, recipe: Recipe, options: PrepareOptions, dry_run: bool) -> Outcome:
-    layout = layout_of(leaf, recipe)
+    layout = layout_of(leaf, recipe, options.files)
     try:
         return estimate_source(layout, options) if dry_run else prepare_source(layout, recipe, options)
     except PlayheadError as error:
         return Outcome(None, (Failure(leaf.source.name, leaf.path, str(error)),))
 
 
-def _check_units(recipe: Recipe) -> None:
+def _check_units(recipe: Recipe, files: Files) -> None:
     """Refuse a source without the blocks that are to be shuffled, or with fewer units than the recipe has parts."""
     for branch in branches(recipe):
         for leaf in branch.leaves():
             if recipe.parts > 1 or leaf.source.shuffle_unit == "block":
-                shard_ranges(leaf, open_table(leaf, recipe).unit_rows, recipe.parts)
+                shard_ranges(leaf, open_table(leaf, recipe, files).unit_rows, recipe.parts)
 
 
 def _failed(failures: tuple[Failure, ...]) -> PrepareError:

@@ -14,6 +14,7 @@ import numpy as np
 
 from playhead.fingerprint import digest
 from playhead.formats.contract import Chunk
+from playhead.formats.places import places_of, starts_of
 from playhead.formats.rows import Fetch, Places, Rows, Shard
 from playhead.formats.schema import Track
 from playhead.index.layout import FileEntry
@@ -80,20 +81,13 @@ def placed_rows(chunks: Iterable[Chunk], tracks: tuple[Track, ...]) -> Iterator[
 
 
 def _places(track: Track, chunk: Chunk, following: Chunk | None) -> Places:
-    arrays = chunk.arrays
-    if track.kind == "spans":
-        return Places(arrays[track.array("firsts")], arrays[track.array("ends")])
-    if track.kind == "blocks":
-        counts = arrays[track.array("block_rows")].astype(np.int64)
-        firsts = np.repeat(arrays[track.array("block_firsts")], counts)
-        ends = np.repeat(arrays[track.array("block_ends")], counts)
-        starts = np.repeat(np.cumsum(counts) - counts, counts)
-        return Places(firsts, ends, np.arange(chunk.num_rows) - starts)
-    offsets = arrays[track.array("offsets")]
-    if len(offsets) == chunk.num_rows:
+    """The places of all rows of a chunk."""
+    arrays = [chunk.arrays[name] for name in track.arrays]
+    if track.kind == "offsets" and len(arrays[0]) == chunk.num_rows:
         assert following is not None, "the last offsets of a shard have a sentinel"
-        offsets = np.append(offsets, following.arrays[track.array("offsets")][0])
-    return Places(offsets[:-1], offsets[1:])
+        arrays = [np.append(arrays[0], following.arrays[track.array("offsets")][0])]
+    starts = starts_of(chunk.arrays[track.array("block_rows")]) if track.kind == "blocks" else None
+    return places_of(track.kind, arrays, np.arange(chunk.num_rows), 0, starts)
 
 
 def _pieces(chunks: Iterable[Chunk], tracks: tuple[Track, ...]) -> Iterator[tuple[int, dict[str, Places]]]:

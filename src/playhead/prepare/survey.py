@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from playhead.errors import Failure, NotPreparedError, PlayheadError
+from playhead.errors import DataError, Failure, NotPreparedError, PlayheadError
 from playhead.formats.contract import Divisible, Section
 from playhead.formats.rows import Shard
 from playhead.index.integrity import damaged_arrays
@@ -68,6 +68,13 @@ def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list
     shards: list[Shard] = []
     found: list[tuple[FileEntry, ...]] = []
     discovered = layout.registered.format.discover(layout.leaf.source, options.files)
+    if not discovered:
+        raise DataError(
+            f'{layout.leaf.path} "{layout.leaf.source.name}": no shards are found',
+            found=", ".join(layout.leaf.source.path),
+            expected=f"at least one shard of the format {layout.registered.name}",
+            fix="correct the path",
+        )
     decompress_new(discovered, options)
     for shard in discovered:
         now = attempt(layout, shard, lambda shard: files_now(shard, options.files), failures)

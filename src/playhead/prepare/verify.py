@@ -10,7 +10,6 @@ from playhead.formats.contract import Format, RowReader
 from playhead.formats.rows import Fetch
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
-from playhead.jobs import run_jobs
 from playhead.prepare.merge import ShardPiece, chunks_of
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
@@ -71,7 +70,7 @@ def verify_rows(layout: Layout, index: Index, options: PrepareOptions) -> list[F
             shard = job.stretch.shard.name
             options.progress(MeasureProgress(source, shard, done_rows, index.meta.num_rows, "verifying"))
 
-    run_jobs(_jobs(layout, index, options), options.engine_to_measure(index.meta.num_rows), done)
+    options.engine_to_measure(index.meta.num_rows, index.stamps).run(_jobs(layout, index, options), done)
     return failures
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from playhead.errors import RecipeError, SampleError
-from playhead.formats.media import MediaCrop
+from playhead.formats.media import Media, MediaCrop
 from playhead.formats.rows import Sample
 from playhead.read.stored import StoredArray
 from playhead.recipe.values import AudioOptions
@@ -47,6 +48,14 @@ def audio_in(sample: Sample, field: str) -> Audio:
     if samples.dtype == np.int16:
         return Audio(samples.astype(np.float32) / _FULL, rate, True)
     return Audio(samples.astype(np.float32, copy=False), rate)
+
+
+def options_for(media: Media, how: AudioOptions) -> AudioOptions:
+    """What the recipe says and, where it does not, what the medium itself does."""
+    if (media.rate is None or how.sample_rate is not None) and not (media.mono and how.channels == "all"):
+        return how
+    channels = "mono" if media.mono and how.channels == "all" else how.channels
+    return replace(how, sample_rate=how.sample_rate or media.rate, channels=channels)
 
 
 def as_wanted(path: str, samples: Array | StoredArray, rate: int, how: AudioOptions) -> tuple[Any, int]:

@@ -7,7 +7,8 @@ sought in its file.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import ModuleType
@@ -45,8 +46,7 @@ class Coded:
     """A recording whose samples must be decoded.
 
     `decode` makes (frames, channels) of the bytes of the whole file: floats, or 16 bits. Segments of one recording
-    share its result. A segment that is sought is decoded from `lead` frames before it on. `first_byte` is where the
-    recording begins in its file.
+    share its result. `first_byte` is where the recording begins in its file.
     """
 
     source: Readable
@@ -54,7 +54,6 @@ class Coded:
     channels: int
     num_frames: int
     decode: Callable[[bytes], Array]
-    lead: int = 0
     first_byte: int = 0
     _decoded: Array | None = field(default=None, repr=False)
 
@@ -72,7 +71,7 @@ class Coded:
         """
         whole = data.read() if isinstance(data, Extent) else bytes(data)
         if not whole:
-            found = _sought(self.source, max(0, first - self.lead), end)[min(first, self.lead) :]
+            found = SoundFile(self.source).frames(first, end)
         else:
             if self._decoded is None:
                 self._decoded = self.decode(whole)
@@ -146,10 +145,8 @@ class _From:
 def open_other(source: Readable) -> Coded:
     """What libsndfile knows: MP3, Ogg with Vorbis or Opus, AIFF, W64, CAF, AU, and WAV with a codec."""
     check_whole(source)
-    with _SoundFile(source) as file:
-        about = file.samplerate, file.channels, file.frames
-        lead = _LEAD_FRAMES if file.format in _WITH_MEMORY else 0
-    return Coded(source, *about, _by_soundfile(source.path), lead)
+    file = SoundFile(source).file
+    return Coded(source, file.samplerate, file.channels, file.frames, _by_soundfile(source.path))
 
 
 def _flac_by_miniaudio(
@@ -180,44 +177,38 @@ def _by_soundfile(path: str) -> Callable[[bytes], Array]:
         try:
             found: Array = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)[0]
         except soundfile.SoundFileError as error:
-            raise SampleError(f"{path}: cannot be decoded", found=_said(error)) from error
+            raise SampleError(f"{path}: cannot be decoded", found=said(error)) from error
         return found
 
     return decode
 
 
-def _sought(source: Readable, first: int, end: int) -> Array:
-    """Frames of a recording that is not decoded whole."""
-    with _SoundFile(source) as file:
-        file.seek(first)
-        found: Array = file.read(end - first, dtype="float32", always_2d=True)
-    if len(found) < end - first:
-        raise _cut_off(source.path, first + len(found), end)
-    return found
-
-
-class _SoundFile:
+class SoundFile:
     """A medium opened by soundfile; what fails in the storage on the way is raised, not what soundfile makes of it."""
 
     def __init__(self, source: Readable) -> None:
-        self._soundfile = import_soundfile()
         self._path, self._stream = source.path, MediaStream(source)
+        with self._naming_problems(NoDecoderError, "is not an audio file that can be decoded"):
+            self.file: Any = import_soundfile().SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
 
-    def __enter__(self) -> Any:
+    def frames(self, first: int, end: int, dtype: str = "float32") -> Array:
+        """The frames [first, end), of shape (frames, channels). Law: as many as asked for."""
+        begin = max(0, first - _LEAD_FRAMES) if self.file.format in _WITH_MEMORY else first
+        with self._naming_problems(SampleError, "cannot be decoded"):
+            self.file.seek(begin)
+            found: Array = self.file.read(end - begin, dtype=dtype, always_2d=True)[first - begin :]
+        if len(found) < end - first:
+            raise _cut_off(self._path, first + len(found), end)
+        return found
+
+    @contextmanager
+    def _naming_problems(self, kind: type[SampleError], problem: str) -> Iterator[None]:
         try:
-            self._file = self._soundfile.SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
-        except self._soundfile.SoundFileError as error:
-            raise self._stream.problem or NoDecoderError(
-                f"{self._path}: is not an audio file that can be decoded", found=_said(error)
-            ) from error
-        return self._file
-
-    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
-        self._file.close()
+            yield
+        except import_soundfile().SoundFileError as error:
+            raise self._stream.problem or kind(f"{self._path}: {problem}", found=said(error)) from error
         if self._stream.problem is not None:
             raise self._stream.problem
-        if isinstance(error, self._soundfile.SoundFileError):
-            raise SampleError(f"{self._path}: cannot be decoded", found=_said(error)) from error
 
 
 class MediaStream(io.RawIOBase):
@@ -276,6 +267,6 @@ def _cut_off(path: str, found: int, expected: int) -> SampleError:
     )
 
 
-def _said(error: object) -> str:
+def said(error: object) -> str:
     text = str(error).strip()
     return text.splitlines()[-1] if text else type(error).__name__

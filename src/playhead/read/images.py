@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from playhead.errors import PlayheadError, SampleError
 from playhead.formats.media import Media
@@ -50,10 +51,15 @@ def decode_image(
     It is an array of uint8, of shape (height, width, channels), or (height, width) where it is grey. Of several frames
     it is the first. Law: what the header says is compared with the limits before room is made for pixels.
     """
-    try:
-        return [{"": _decoded(source, rules, how)}] * len(group)
-    except SampleError as error:
-        return [error] * len(group)
+
+    def decoded(mode: str | None) -> dict[str, Any] | SampleError:
+        try:
+            return {"": _decoded(source, rules, how if mode is None or how.mode else replace(how, mode=mode))}
+        except SampleError as error:
+            return error
+
+    found = {mode: decoded(mode) for mode in {media.mode for media in group}}
+    return [found[media.mode] for media in group]
 
 
 def _decoded(source: Readable, rules: MediaRules, how: ImageOptions) -> StoredArray:

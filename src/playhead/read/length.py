@@ -87,9 +87,8 @@ def _shorter_passes(recipe: Recipe, leaf: Leaf) -> bool:
 def is_compared(recipe: Recipe, leaf: Leaf) -> bool:
     """Whether the lengths of a source are compared with those of its samples; if not, they are taken on trust.
 
-    Seconds need the rate of the sequence. The size of a whole sample in its file is not the length of any field, and
-    the characters of a text are not that of an array. Terms are counted again (recount.py); of a pack they are the
-    length of the sequence, too.
+    Seconds need the rate of the sequence. The size of a whole sample in its file is not the length of any field. Terms,
+    and the characters of a text, are counted again (recount.py); of a pack terms are the length of the sequence, too.
     """
     length = leaf.source.length
     if recipe.sequence is None or length is None or (length.by_terms and not _is_packed(recipe, leaf)):

@@ -14,7 +14,7 @@ from playhead.read.media_bytes import MediaBytes, open_media, open_medium
 from playhead.read.media_rules import MediaRules
 from playhead.read.recordings import decode_recording, joined_parts
 from playhead.recipe.values import AudioOptions, ImageOptions
-from playhead.store import Files
+from playhead.store import Files, ask_together
 
 _AUDIO_AS_IT_IS = AudioOptions()
 _IMAGES_AS_THEY_ARE = ImageOptions()
@@ -50,8 +50,8 @@ def decode_media(
 
     Media become arrays (recordings.py, images.py), audio with `<field>_rate` beside it. One that is not read yet, or is
     only bytes, is a StoredArray.
-    Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it. What
-    fails in the storage is raised.
+    Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it; where
+    requests take a round trip, those of many files are in flight together. What fails in the storage is raised.
     """
     wanted = [
         _Wanted(number, field, part, media)
@@ -116,12 +116,16 @@ class _Decoding:
                 named.setdefault(key, []).append(each)
             except SampleError as error:
                 found[each.key] = error
-        for (path, _, _), group in named.items():
+        paths, groups = [path for path, *_ in named], list(named.values())
+
+        def fetch(i: int) -> None:
+            whole = any(each.media.duration is None for each in groups[i])
             try:
-                opened = open_media(self.files, path, whole=any(each.media.duration is None for each in group))
-                self._decode(opened, group, found)
+                self._decode(open_media(self.files, paths[i], whole=whole), groups[i], found)
             except DataError as error:
-                found.update({each.key: error for each in group})
+                found.update({each.key: error for each in groups[i]})
+
+        ask_together(self.files, paths, fetch)
         return found
 
     def _decode(self, source: MediaBytes, group: Sequence[_Wanted], found: _Found) -> None:

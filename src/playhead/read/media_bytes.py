@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from playhead.formats.media import Media
 from playhead.read.media_rules import MediaRules
-from playhead.store import Buffer, Extent, File, Files, Ranges, is_url, open_file
+from playhead.store import Buffer, Extent, File, Files, Ranges, open_file, requests_cost
 from playhead.store.addresses import without_query
 
 _HEAD_BYTES = 1 << 14
@@ -32,8 +32,10 @@ class MediaBytes:
         return self.file.read(self.base + offset, end - offset)
 
     def extents(self, wanted: Sequence[tuple[int, int]]) -> list[Extent] | None:
-        """All ranges as they are in a local file; None where it costs a request to read them later, or nothing now."""
-        if self.file is None or is_url(self.file.path) or all(end <= len(self.head) for _, end in wanted):
+        """All ranges as they are in the file; None where it costs a round trip to read them later, or nothing now."""
+        if self.file is None or all(end <= len(self.head) for _, end in wanted):
+            return None
+        if requests_cost(self.file.files, self.file.path):
             return None
         return [Extent(self.file, self.base + first, self.base + end) for first, end in wanted]
 
@@ -49,7 +51,7 @@ class MediaBytes:
 def open_media(files: Files, path: str, *, whole: bool = False) -> MediaBytes:
     """A file with its beginning read: the header, or all of a small file where the `whole` is wanted."""
     file = open_file(files, path)
-    most = _WHOLE_BYTES if is_url(path) else _WHOLE_LOCAL_BYTES
+    most = _WHOLE_BYTES if requests_cost(files, path) else _WHOLE_LOCAL_BYTES
     size = file.size if whole and file.size <= most else _HEAD_BYTES
     return MediaBytes(without_query(path), file.size, file.read(0, size), file)
 

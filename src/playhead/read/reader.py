@@ -19,8 +19,9 @@ from playhead.read.augment import Augmenter
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import LengthError, all_as_planned, check_length, cut
 from playhead.read.noises import NoiseSource
+from playhead.read.recount import Counted
 from playhead.read.row_decoder import RowDecoder
-from playhead.read.samples import SampleMaker
+from playhead.read.samples import NONE, SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
 from playhead.recipe.tree import Leaf, augment_keys, augments_of, sample_key
 from playhead.recipe.values import Recipe
@@ -66,14 +67,15 @@ class _Made(NamedTuple):
     raws: list[Sample]
     samples: list[Sample]
     problem: PlayheadError | None
-    counted: list[int] | None = None
+    counted: Counted | None = None
 
 
 class Reader:
     """Reads requests. It keeps files open and remembers nothing: what it gives depends on the request alone.
 
     `streams` are the sources of each sub-stream in the plan's order, `noises` those that augmentations draw on.
-    `stored_arrays` lets samples that no map has seen hold arrays which are not read yet.
+    `stored_arrays` lets samples that no map has seen hold arrays which are not read yet. `tokenizers` are the digests
+    of the tokenizers that are needed, by path.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Reader:
         *,
         noises: Sequence[tuple[Leaf, Table]] = (),
         stored_arrays: bool = False,
+        tokenizers: Mapping[str, str] = NONE,
     ) -> None:
         self._recipe = recipe
         cache_dir = recipe.cache_dir
@@ -97,7 +100,15 @@ class Reader:
         def source(leaf: Leaf, table: Table) -> _Source:
             augments = augments_of(recipe, leaf)
             augmenter = Augmenter(augments, augment_keys(recipe, leaf), opened) if augments else None
-            maker = SampleMaker(recipe, leaf, files, map_function, stored_arrays=stored_arrays, augmenter=augmenter)
+            maker = SampleMaker(
+                recipe,
+                leaf,
+                files,
+                map_function,
+                stored_arrays=stored_arrays,
+                augmenter=augmenter,
+                tokenizers=tokenizers,
+            )
             return _Source(leaf, table, maker, Fetch(files, table.index.stamps), sample_key(recipe, leaf))
 
         self._streams = [[source(*found) for found in stream] for stream in streams]
@@ -221,7 +232,7 @@ def _made_together(request: Request, source: _Source, positions: Sequence[int]) 
 
 
 def _as_counted(
-    source: _Source, sample: Sample, counted: list[int] | None, i: int, planned: int | None
+    source: _Source, sample: Sample, counted: Counted | None, i: int, planned: int | None
 ) -> Sample | PlayheadError:
     """The sample, or what is wrong with its length as its terms count it."""
     if counted is None or planned is None or source.maker.recount is None:

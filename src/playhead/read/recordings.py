@@ -9,7 +9,7 @@ import numpy as np
 
 from playhead.errors import RecipeError, SampleError
 from playhead.formats.media import Media, MediaCrop
-from playhead.read.audio import as_wanted, chosen_channels
+from playhead.read.audio import as_wanted, chosen_channels, options_for
 from playhead.read.codecs import FLAC_MAGICS, MP3_MAGICS, OTHER_MAGICS, TAG_MAGICS, open_flac, open_other, open_tagged
 from playhead.read.media_bytes import MediaBytes
 from playhead.read.media_rules import MediaRules, too_large
@@ -99,7 +99,7 @@ def decode_recording(
             channels = group[i].channels
             if channels is not None:
                 samples = chosen_channels(source.path, samples, channels, "the channels in the row")
-            samples, rate = as_wanted(source.path, samples, recording.rate, how)
+            samples, rate = as_wanted(source.path, samples, recording.rate, options_for(group[i], how))
             found[i] = {"": samples, "_rate": rate}
         except SampleError as error:
             found[i] = error

@@ -1,12 +1,12 @@
 """The lengths of decoded samples, counted again by the terms that the plan counted: text, audio, images.
 
 A length that is the size of the sequence field is compared with that field (length.py); one that is a sum of terms, or
-counts steps of audio or patches of an image, is none.
+counts steps of audio, patches of an image or characters, is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -25,15 +25,21 @@ from playhead.recipe.augments import Augment
 from playhead.recipe.tree import Leaf, length_changes
 from playhead.recipe.values import Length, Recipe
 
+Counted = list[int | None]
+
 _MILLISECONDS = Length(field="-", unit="seconds")
 
 
 @dataclass(frozen=True)
 class Recount:
-    """How the samples of a source are counted. `changes` are the augmentations that change how long audio is."""
+    """How the samples of a source are counted.
+
+    `changes` are the augmentations that change how long audio is, `tokenizers` digests by path.
+    """
 
     length: Length
     changes: Sequence[Augment]
+    tokenizers: Mapping[str, str]
     tolerance_seconds: float
     shorter_passes: bool = False
 
@@ -43,11 +49,14 @@ class Recount:
         audio = (term for term in self.length.terms if term.audio is not None)
         return sum(ceil(self.tolerance_seconds * (term.per_second or 1000)) for term in audio)
 
-    def run(self, raws: Sequence[Sample], samples: list[Sample]) -> tuple[list[Sample], list[int], SampleError | None]:
+    def run(self, raws: Sequence[Sample], samples: list[Sample]) -> tuple[list[Sample], Counted, SampleError | None]:
         """The samples, audio that is longer than its row says cut to it, and their lengths; up to the first that has
-        none, and why.
+        none, and why. The characters of a field that is not delivered, or not as text, are not known.
         """
-        lengths = RowLengths(self.length, self.changes, delivered=True)
+        if self.length.unit == "characters" and not self.length.sum:
+            texts = [field_of(sample, str(self.length.field)) for sample in samples]
+            return samples, [len(text) if isinstance(text, str) else None for text in texts], None
+        lengths = RowLengths(self.length, self.changes, self.tokenizers, delivered=True)
         done: list[Sample] = []
         problem = None
         try:
@@ -57,11 +66,11 @@ class Recount:
                 done.append(made)
         except DataError as error:
             problem = SampleError(error.problem, found=error.found, expected=error.expected, fix=error.fix)
-        return done, lengths.take().tolist(), problem
+        return done, [*lengths.take().tolist()], problem
 
-    def mismatch(self, counted: int, planned: int) -> LengthError | None:
+    def mismatch(self, counted: int | None, planned: int) -> LengthError | None:
         """What is wrong with a sample of this length; None where it passes. An empty one is planned as of length 1."""
-        if (counted, planned) == (0, 1):
+        if counted is None or (counted, planned) == (0, 1):
             return None
         if counted <= planned and (self.shorter_passes or planned - counted <= self.tolerance):
             return None
@@ -72,7 +81,7 @@ class Recount:
             fix="correct the row or its media, leave the row out, or say `on_length_mismatch: substitute`",
         )
 
-    def all_as_planned(self, counted: Sequence[int], planned: Sequence[int]) -> bool:
+    def all_as_planned(self, counted: Counted, planned: Sequence[int]) -> bool:
         return not any(map(self.mismatch, counted, planned))
 
     def _cut_to_row(self, sample: Sample) -> Sample:
@@ -89,7 +98,7 @@ class Recount:
         return sample
 
 
-def recount_of(recipe: Recipe, leaf: Leaf) -> Recount | None:
+def recount_of(recipe: Recipe, leaf: Leaf, tokenizers: Mapping[str, str]) -> Recount | None:
     """None where lengths are not counted by terms, or an image that is to be counted is not decoded."""
     length = leaf.source.length
     if length is None or not length.by_terms:
@@ -98,7 +107,7 @@ def recount_of(recipe: Recipe, leaf: Leaf) -> Recount | None:
         return None
     changes = length_changes(recipe, leaf)
     shorter_passes = may_be_shorter(changes) or recipe.on_length_mismatch != "error"
-    return Recount(length, changes, recipe.length_tolerance, shorter_passes)
+    return Recount(length, changes, tokenizers, recipe.length_tolerance, shorter_passes)
 
 
 def _decodes_media(recipe: Recipe, leaf: Leaf) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from playhead.errors import PlayheadError
@@ -11,7 +12,7 @@ from playhead.formats.rows import Choice, Rows, Sample
 from playhead.read.augment import Augmenter
 from playhead.read.generator import SampleGenerator
 from playhead.read.mapping import Mapper
-from playhead.read.recount import recount_of
+from playhead.read.recount import Counted, recount_of
 from playhead.read.row_decoder import RowDecoder
 from playhead.read.stored import read_arrays
 from playhead.read.tokens import SampleTokens
@@ -19,6 +20,8 @@ from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of, tokenize_of
 from playhead.recipe.values import Recipe
 from playhead.store import Files
+
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Made(NamedTuple):
@@ -28,14 +31,14 @@ class Made(NamedTuple):
 
     samples: list[Sample]
     problem: PlayheadError | None
-    counted: list[int] | None = None
+    counted: Counted | None = None
 
 
 class SampleMaker:
     """Makes the samples of one source, in one process.
 
     Where `stored_arrays` may be in samples, and no map is to see them, arrays are left in their files. Without an
-    `augmenter` audio is as it is in its files.
+    `augmenter` audio is as it is in its files. `tokenizers` are the digests of the tokenizers that it needs, by path.
     """
 
     def __init__(
@@ -47,13 +50,14 @@ class SampleMaker:
         *,
         stored_arrays: bool = False,
         augmenter: Augmenter | None = None,
+        tokenizers: Mapping[str, str] = NONE,
     ) -> None:
         function = map_function(recipe, leaf, given_map)
         self._decoder = RowDecoder(recipe, leaf, files)
         self._augmenter = augmenter
-        self.recount = recount_of(recipe, leaf)
+        self.recount = recount_of(recipe, leaf, tokenizers)
         tokenize = tokenize_of(recipe, leaf)
-        self._tokens = None if tokenize is None else SampleTokens(tokenize[0])
+        self._tokens = None if tokenize is None else SampleTokens(tokenize[0], tokenizers)
         self._mapper = None if function is None else Mapper(function)
         self._stored_arrays = stored_arrays and function is None
 

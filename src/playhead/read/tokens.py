@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from playhead.errors import DataError, SampleError
@@ -13,8 +14,8 @@ from playhead.recipe.values import Tokenize
 class SampleTokens:
     """Adds tokens to samples. Law: those of a sample depend on the sample alone."""
 
-    def __init__(self, given: Tokenize) -> None:
-        self._tokens, self._to = Tokens(given), given.to
+    def __init__(self, given: Tokenize, tokenizers: Mapping[str, str]) -> None:
+        self._tokens, self._to = Tokens(given, tokenizers), given.to
 
     def run(self, samples: list[Sample]) -> tuple[list[Sample], SampleError | None]:
         """The samples with their tokens, up to the first that has no text, and how that one fails."""

@@ -1,12 +1,14 @@
-"""What the format of a source adds to the recipe: the length that its rows have, and which of its options are paths.
+"""What the format of a source adds to the recipe: the length that its rows have, and which of its options are paths;
+and a dataset of Hugging Face in place of a path.
 
 Formats are in a folder above this one, and may be another package's: their registry is found by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ from playhead.recipe.tree import NOISES, leaves, with_sources
 from playhead.recipe.values import Length, Recipe, Source
 
 _REGISTRY = "playhead.formats.registry"
+_DATASETS = "playhead.formats.saved_datasets"
 
 
 def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
@@ -63,6 +66,20 @@ def _with_audio(length: Length, duration: str | None, audio: str | None) -> Leng
     if length.in_seconds and length.audio is None and length.field == duration:
         return msgspec.structs.replace(length, audio=audio)
     return length
+
+
+def with_files(values: Any, indices_dir: Path) -> Any:
+    """The values with the files of a dataset in place of one that is the `path` of a source.
+
+    The numbers of its rows, where they are in memory only, are written to `indices_dir`.
+    """
+    if isinstance(values, (list, tuple)):
+        return [with_files(item, indices_dir) for item in values]
+    if not isinstance(values, Mapping):
+        return values
+    if type(values.get("path")).__module__.partition(".")[0] != "datasets":
+        return {key: with_files(item, indices_dir) for key, item in values.items()}
+    return import_module(_DATASETS).with_files(values, indices_dir)
 
 
 def _registered(source: Source) -> Any:

@@ -152,7 +152,7 @@ def _check_measured(recipe: Recipe, leaf: Leaf) -> None:
         )
     if length.by_terms and (recipe.on_length_mismatch == "truncate" or leaf.batching.overlong == "truncate"):
         raise RecipeError(
-            f'{leaf.path}.length "{leaf.source.name}": a sample whose length has terms cannot be cut to it',
+            f'{leaf.path}.length "{leaf.source.name}": a length of terms, or of characters, cannot be cut to',
             found="`on_length_mismatch: truncate`"
             if recipe.on_length_mismatch == "truncate"
             else "`overlong: truncate`",

@@ -1,28 +1,29 @@
 """Recipes read from files or Python values.
 
-Comes in: a path, or a mapping as YAML would give it. Goes out: a checked `Recipe` whose paths are absolute and whose
-brace patterns are expanded.
+Comes in: a path, or a mapping as YAML would give it, in which a path may be a dataset of Hugging Face. Goes out: a
+checked `Recipe` whose paths are absolute and whose brace patterns are expanded.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from playhead.errors import RecipeError
-from playhead.recipe.by_format import with_defaults
+from playhead.recipe.by_format import with_defaults, with_files
 from playhead.recipe.check import check
 from playhead.recipe.check_delivery import COLLATES
 from playhead.recipe.environment import expand_environment
 from playhead.recipe.imports import search_directory
-from playhead.recipe.paths import place
+from playhead.recipe.paths import absolute, place
 from playhead.recipe.shape import fit
 from playhead.recipe.text import read_plain
 from playhead.recipe.tree import leaves
-from playhead.recipe.values import Recipe
+from playhead.recipe.values import CACHE_DIR, Recipe
 
 
 def load(path: str | os.PathLike[str]) -> Recipe:
@@ -35,7 +36,8 @@ def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe
     """The recipe in plain Python values; relative paths start at `base_dir`, else at the working directory."""
     directory = Path(base_dir).expanduser().absolute() if base_dir is not None else Path.cwd()
     try:
-        fitted = fit(expand_environment(values, os.environ), msgspec.inspect.type_info(Recipe), "")
+        plain = expand_environment(with_files(values, _indices_dir(values, directory)), os.environ)
+        fitted = fit(plain, msgspec.inspect.type_info(Recipe), "")
     except RecursionError:
         raise RecipeError(
             "the recipe contains itself", fix="remove the YAML alias that points to its own parent"
@@ -49,6 +51,13 @@ def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe
     if _names_functions(placed):
         search_directory(directory)
     return placed
+
+
+def _indices_dir(values: Any, directory: Path) -> Path:
+    """Where the rows of datasets are written that are in memory only."""
+    given = values.get("cache_dir") if isinstance(values, Mapping) else None
+    cache_dir = expand_environment(given, os.environ, "cache_dir") if isinstance(given, str) else CACHE_DIR
+    return Path(absolute(cache_dir, directory)) / "indices"
 
 
 def _names_functions(recipe: Recipe) -> bool:

@@ -31,6 +31,8 @@ OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
 LENGTH_TOLERANCE_SECONDS = 0.2  # as NeMo's: manifests round, and decoders pad
 
+CACHE_DIR = ".playhead"
+
 SUM_NAME = "all"  # totals give the sum of all sources under this name, so no source may have it
 
 Count = Annotated[int, Meta(ge=1)]
@@ -77,7 +79,7 @@ class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def by_terms(self) -> bool:
         """Whether it is made of other numbers than the size of the sequence field, and is counted again to check it."""
-        return bool(self.sum or self.per_second or self.image)
+        return bool(self.sum or self.per_second or self.image) or self.unit == "characters"
 
     @property
     def from_headers(self) -> bool:
@@ -231,7 +233,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     balance: Count | None = None
     fuse: Literal["zip"] | dict[str, Positive] | None = None
     parts: Count = 1
-    cache_dir: str = ".playhead"
+    cache_dir: str = CACHE_DIR
     indexes_root: str | None = None
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
     tokenize: Tokenize | None = None
@@ -265,7 +267,10 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def parse(cls, values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe:
-        """The recipe in Python values; relative paths start at `base_dir`, else at the working directory."""
+        """The recipe in Python values; relative paths start at `base_dir`, else at the working directory.
+
+        The `path` of a source may be a `datasets.Dataset`: the recipe then names the files that it is kept in.
+        """
         from playhead.recipe.read import parse
 
         return parse(values, base_dir)

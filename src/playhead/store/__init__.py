@@ -4,6 +4,7 @@ Local files, objects in S3, Google Cloud Storage, Azure and on web servers, and 
 Compressed lines are seen decompressed.
 """
 
+from playhead.store.access import Access, access_of, any_in_process, num_costly, requests_cost
 from playhead.store.addresses import is_url
 from playhead.store.compressed import CompressedFiles, compressed_files, compression_of, with_views
 from playhead.store.counting import CountingFiles
@@ -14,10 +15,12 @@ from playhead.store.mapped import load_bytes, read_ahead
 from playhead.store.memory import MEMORY, MemoryFiles
 from playhead.store.remote import RemoteFiles
 from playhead.store.schemes import SchemeFiles, all_files
+from playhead.store.together import ask_together
 from playhead.store.writing import fresh_directory, replacing, swap_directory, sync_directory, writing_to
 
 __all__ = [
     "MEMORY",
+    "Access",
     "Buffer",
     "CompressedFiles",
     "CountingFiles",
@@ -31,16 +34,21 @@ __all__ = [
     "RemoteFiles",
     "SchemeFiles",
     "Stamp",
+    "access_of",
     "all_files",
+    "any_in_process",
+    "ask_together",
     "compressed_files",
     "compression_of",
     "fresh_directory",
     "is_url",
     "list_files",
     "load_bytes",
+    "num_costly",
     "open_file",
     "read_ahead",
     "replacing",
+    "requests_cost",
     "swap_directory",
     "sync_directory",
     "unreadable",

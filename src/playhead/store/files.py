@@ -33,7 +33,8 @@ class Ranges(NamedTuple):
 class Files(Protocol):
     """Storage. Threads may share one; it can be pickled, and the copy holds nothing open.
 
-    What is added to storage (joined ranges, counters, a cache) is a wrapper with the same three methods.
+    What is added to storage (joined ranges, counters, a cache) is a wrapper with the same three methods, whose `files`
+    is what it wraps. A storage may say by an optional method what its requests cost: see access.py.
     A file that does not exist is a DataError where it is asked for without a stamp. Whatever else fails is a
     StoreError that names the path. `playhead.testing.check_files` tests an implementation.
     """

@@ -15,6 +15,7 @@ from threading import Lock
 from weakref import WeakSet
 
 from playhead.errors import DataError, StoreError
+from playhead.store.access import ON_DISK, Access
 from playhead.store.files import (
     Buffer,
     Ranges,
@@ -56,6 +57,9 @@ class LocalFiles:
         """Keep nothing open any more. In a fork another thread may have held the lock: it is replaced."""
         self._open: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = Lock()
+
+    def access(self, path: str) -> Access:  # noqa: ARG002 - the same for all
+        return ON_DISK
 
     def list(self, pattern: str) -> Sequence[str]:
         if not glob.has_magic(pattern) or os.path.lexists(pattern):

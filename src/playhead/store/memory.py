@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from playhead.errors import DataError, StoreError
 from playhead.fingerprint import digest_bytes
+from playhead.store.access import Access
 from playhead.store.files import (
     Buffer,
     Ranges,
@@ -21,7 +22,7 @@ SCHEME = "memory://"
 _MARK_DIGITS = 15  # 60 bits: a mark is a signed 64-bit number
 
 
-_FIX = "write the file first; no other process sees it, so use threads or no workers, and `processes=False` in prepare"
+_FIX = "write the file first; no other process sees it, so use threads or no workers, and no engine"
 
 
 class MemoryFiles:
@@ -42,6 +43,9 @@ class MemoryFiles:
 
     def remove(self, path: str) -> None:
         del self._files[path]
+
+    def access(self, path: str) -> Access:  # noqa: ARG002 - the same for all
+        return Access(requests_cost=False, in_process=True)
 
     def list(self, pattern: str) -> Sequence[str]:
         if pattern in self._files:

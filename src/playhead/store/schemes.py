@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from playhead.store.access import Access, access_of
 from playhead.store.addresses import is_url
 from playhead.store.compressed import CompressedFiles, OnMissing, with_views
 from playhead.store.files import Buffer, Files, Ranges, Stamp
@@ -31,6 +32,9 @@ class SchemeFiles:
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
         return self._of(path).read(path, stamp, ranges, into)
+
+    def access(self, path: str) -> Access:
+        return access_of(self._of(path), path)
 
     def _of(self, path: str) -> Files:
         if not is_url(path):

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Literal
 
 from playhead.errors import StoreError
-from playhead.store import Buffer, Files, Ranges, Stamp
+from playhead.store import Access, Buffer, Files, Ranges, Stamp, access_of
 from playhead.store.files import changed, too_short
 
 Fault = Literal["error", "short", "changed"]
@@ -23,8 +23,9 @@ def never(number: int, method: str, path: str) -> Fault | None:  # noqa: ARG001 
 class FaultyFiles:
     """Storage with latency and faults.
 
-    Every request first takes `latency_seconds`. Then `fail(number, method, path)` says how it fails, if at all: the
-    number of the request in this process, from 0, "list", "stamp" or "read", and its path. The faults:
+    Every request first takes `latency_seconds`; where that is not 0, readers are told that requests cost. Then
+    `fail(number, method, path)` says how it fails, if at all: the number of the request in this process, from 0,
+    "list", "stamp" or "read", and its path. The faults:
 
     - "error": a StoreError, as of a store that does not answer;
     - "short": an answer cut short, which is a StoreError too;
@@ -41,6 +42,10 @@ class FaultyFiles:
 
     def __reduce__(self) -> tuple[object, ...]:
         return FaultyFiles, (self.files, self.latency_seconds, self.fail)
+
+    def access(self, path: str) -> Access:
+        found = access_of(self.files, path)
+        return found._replace(requests_cost=found.requests_cost or self.latency_seconds > 0)
 
     def list(self, pattern: str) -> Sequence[str]:
         if self._fault("list", pattern) is not None:

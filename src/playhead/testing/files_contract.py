@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from playhead.errors import DataError, StoreError
 from playhead.store import Files, Ranges, Stamp
+from playhead.testing.laws import try_laws
 from playhead.testing.trial import Trial, Wanted, expect, expect_error, num_open, ranges_of
 
 _SIZE = 50_000
@@ -43,14 +44,7 @@ def check_files(
             check_files(store, store.put, store.delete)
     """
     trial = Trial(files, write, remove, mark_seconds, can_list, copy_reads, f"contract-{uuid4().hex[:8]}")
-    for law in _LAWS:
-        try:
-            law(trial)
-        except AssertionError:
-            raise
-        except Exception as error:
-            name = law.__name__.strip("_").replace("_", " ")
-            raise AssertionError(f"{name}: broken by {error!r}") from error
+    try_laws(_LAWS, trial)
 
 
 def _ranges_are_read_in_the_order_given(trial: Trial) -> None:

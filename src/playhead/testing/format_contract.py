@@ -1,8 +1,10 @@
-"""The laws of a format, run on small files of it; see `check_format`."""
+"""The laws of a format, tried on small files of it; see `check_format`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,132 +12,223 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import PlayheadError, StoreError
-from playhead.formats.rows import Fetch, Sample
-from playhead.index.layout import Layout, layout_of
-from playhead.index.opened import Index, open_index
-from playhead.prepare import prepare
-from playhead.read.row_decoder import read_rows
-from playhead.recipe.tree import leaves
-from playhead.recipe.values import Recipe
-from playhead.store import all_files
+from playhead.formats.rows import Rows, Sample
+from playhead.index.opened import Index
+from playhead.store import compression_of
+from playhead.testing.format_case import FilesOfPaths, FormatCase, Read
+from playhead.testing.laws import try_laws
 
 _NUM_CUTS = 12
+_NUM_BROKEN = 4
+_JUNK = (b"\xff", b"\0", b"\n{]")
+_UNITS = "row|line|byte|block|batch|group|member|message|record|document|sequence|sample|entry|entries|column|token"
+_PLACE = re.compile(rf"\b(?:{_UNITS})s?\s+\d|\d\s+(?:\w+\s+)?(?:{_UNITS})s?\b")
 
 
-def check_format(source: Mapping[str, Any], files: Mapping[str, bytes], samples: Sequence[Sample]) -> None:
-    """Check that a format reads small files right, and refuses broken ones.
+def check_format(
+    source: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    samples: Sequence[Sample],
+    lengths: Sequence[int] | None = None,
+) -> None:
+    """Check that a format reads small files right, and refuses broken ones; what it does wrong is an AssertionError.
 
     `source` is a source of a recipe (`format`, `path`, `options`, `length`, ...) whose paths are relative; `files` are
-    the contents of its files by name; `samples` are what they hold, in order, before decoding. In a test:
+    the contents of its files by name; `samples` are what they hold, in order, before decoding, and `lengths` are their
+    lengths as an index has them (seconds in milliseconds). In a test:
 
         check_format({"format": "mine", "path": "*.mine"}, {"a.mine": b"..."}, samples=[{"id": "x"}])
 
-    Laws: as many rows are scanned as are read, in any order and number at a time; the bytes of the index are the same
-    for one and several workers; a file that changed is refused; of a file that is empty or cut short no wrong sample
-    comes, and what goes wrong names the file.
+    Laws: as many rows are scanned as are read, by one reader in any order and number at a time; every file is reached
+    through `Files` alone; the bytes of the index are the same for one and several workers; a file that changed is
+    refused; of a file that is empty or cut short no wrong sample comes; a row that is broken breaks no other; what goes
+    wrong names the file and, where rows have bytes, a row, line, byte or the like with its number, or how many there
+    are.
     """
     with TemporaryDirectory() as folder:
-        whole = _Written(Path(folder) / "whole", source, files)
-        _check_rows(whole, samples)
-        _check_workers(whole)
-        for number, name in enumerate(files):
-            _check_changed(_Written(Path(folder) / f"changed{number}", source, files), name)
-            cuts = sorted({len(files[name]) * part // _NUM_CUTS for part in range(_NUM_CUTS)})
-            for size in cuts:
-                cut = {**files, name: files[name][:size]}
-                _check_cut(_Written(Path(folder) / f"cut{number}to{size}", source, cut), name, samples)
+        try_laws(_LAWS, _FormatTrial(Path(folder), source, dict(files), list(samples), lengths))
 
 
-class _Written:
-    """The files of a case in a directory, and what can be asked of them."""
+class _FormatTrial:
+    """The arguments of `check_format`, and a directory for every case."""
 
-    def __init__(self, directory: Path, source: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-        self.directory, self.names = directory, tuple(files)
-        for name, data in files.items():
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            (directory / name).write_bytes(data)
-        values = {"sources": [{"name": "contract", **source}], "batching": {"type": "fixed", "size": 1}}
-        self._recipe = Recipe.parse({**values, "sequence": None, "cache_dir": "cache"}, base_dir=directory)
+    def __init__(
+        self,
+        folder: Path,
+        source: Mapping[str, Any],
+        files: dict[str, bytes],
+        samples: list[Sample],
+        lengths: Sequence[int] | None,
+    ) -> None:
+        self.files, self.samples, self.lengths = files, samples, lengths
+        self._folder, self._source, self._numbers = folder, source, count()
 
-    @property
-    def layout(self) -> Layout:
-        return layout_of(leaves(self._recipe)[0], self._recipe)
-
-    def index(self, **how: Any) -> Index:
-        prepare(self._recipe, **how)
-        index = open_index(self.layout.directory)
-        assert index is not None
-        return index
-
-    def samples(self, index: Index, rows: Sequence[int]) -> list[Sample]:
-        """Some raw rows, read by a reader of their own."""
-        layout, files = self.layout, all_files(self._recipe.cache_dir, "refuse")
-        reader = layout.registered.format.open(layout.leaf.source, files)
-        return read_rows(reader.read, index.locate(np.array(rows, dtype=np.int64), Fetch(files, index.stamps)))
+    def case(self, changed: Mapping[str, bytes] | None = None, storage: FilesOfPaths | None = None) -> FormatCase:
+        directory = self._folder / f"case{next(self._numbers)}"
+        return FormatCase(directory, self._source, {**self.files, **(changed or {})}, storage)
 
 
-def _check_rows(whole: _Written, samples: Sequence[Sample]) -> None:
-    index = whole.index()
-    count = index.meta.num_rows
-    assert count == len(samples), f"the scan finds {count:,} rows, and there are {len(samples):,} samples"
-    forward = list(range(count))
+def _rows_are_scanned_and_read(trial: _FormatTrial) -> None:
+    case = trial.case()
+    index = _indexed(trial, case)
+    forward = list(range(len(trial.samples)))
     orders = {
         "in order": forward,
         "backwards": forward[::-1],
         "every other, then the rest": forward[::2] + forward[1::2],
-        "the first and the last, twice each": [0, 0, count - 1, count - 1],
+        "the first and the last, twice each": [0, 0, forward[-1], forward[-1]],
+        "in order again": forward,
     }
-    for name, rows in orders.items():
-        found = whole.samples(index, rows)
-        for row, sample in zip(rows, found, strict=True):
-            assert _same(sample, samples[row]), f"read {name}, row {row:,} is {sample!r}, not {samples[row]!r}"
+    read = case.reader(index)
+    found = {name: read(rows) for name, rows in orders.items()}
+    for name, rows in orders.items():  # after all were read: what a reader gave must stay as it is
+        _expect_samples(trial, rows, found[name], f"read {name}")
     for row in forward:
-        (sample,) = whole.samples(index, [row])
-        assert _same(sample, samples[row]), f"read alone, row {row:,} is {sample!r}, not {samples[row]!r}"
+        _expect_samples(trial, [row], read([row]), "read alone, by a reader that read others before")
+        _expect_samples(trial, [row], case.reader(index)([row]), "read alone, by a new reader")
 
 
-def _check_workers(whole: _Written) -> None:
-    written = []
+def _files_are_reached_through_the_storage_alone(trial: _FormatTrial) -> None:
+    """The files are in memory, and the disk has none of them."""
+    case = trial.case(storage=FilesOfPaths())
+    index = _indexed(trial, case)
+    rows = range(len(trial.samples))
+    _expect_samples(trial, rows, case.reader(index)(rows), "read from memory")
+
+
+def _index_bytes_do_not_depend_on_workers(trial: _FormatTrial) -> None:
+    case, written = trial.case(), []
     for how in ({"workers": 1, "processes": False}, {"workers": 3, "processes": True}, {"memory_mb": 8}):
-        directory = whole.index(force=True, **how).directory
+        directory = case.index(force=True, **how).directory
         written.append({path.relative_to(directory): path.read_bytes() for path in directory.rglob("*.npy")})
     for other in written[1:]:
         differing = [str(name) for name in written[0] | other if written[0].get(name) != other.get(name)]
-        assert not differing, f"the bytes of {', '.join(differing)} depend on workers or memory"
+        _expect(not differing, f"the bytes of {', '.join(differing)} depend on workers or memory")
 
 
-def _check_changed(whole: _Written, name: str) -> None:
-    index = whole.index()
-    with (whole.directory / name).open("ab") as file:
-        file.write(b"\0")
-    try:
-        whole.samples(index, range(index.meta.num_rows))
-    except StoreError as error:
-        problem = error
-    else:
-        raise AssertionError(f"rows are read although {name} has changed since it was indexed")
-    assert name in str(problem), f"the error about the changed file {name} does not name it: {problem}"
+def _changed_files_are_refused(trial: _FormatTrial) -> None:
+    for name in trial.files:
+        case = trial.case()
+        index = case.index()
+        with (case.directory / name).open("ab") as file:
+            file.write(b"\0")
+        try:
+            case.reader(index)(range(index.meta.num_rows))
+        except StoreError as error:
+            _expect(name in str(error), f"the error about the changed file {name} does not name it: {error}")
+        else:
+            raise AssertionError(f"rows are read although {name} has changed since it was indexed")
 
 
-def _check_cut(written: _Written, name: str, samples: Sequence[Sample]) -> None:
-    """A file cut short is refused by name, or gives right samples as far as it goes."""
-    problems: list[PlayheadError] = []
-    try:
-        index = written.index()
-    except PlayheadError as error:
-        problems.append(error)
-    else:
-        for row in range(index.meta.num_rows):
-            try:
-                (sample,) = written.samples(index, [row])
-            except PlayheadError as error:
-                problems.append(error)
-            else:
-                right = any(_same(sample, known) for known in samples)
-                assert right, f"{name} cut short gives a wrong sample: {sample!r}"
-    for problem in problems:
-        named = any(known in str(problem) for known in written.names)
-        assert named, f"the error about {name} cut short names no file: {problem}"
+def _of_files_cut_short_come_right_samples_or_errors(trial: _FormatTrial) -> None:
+    located = {name for name, _, _, _ in _places(trial)}
+    for name, data in trial.files.items():
+        for size in sorted({len(data) * part // _NUM_CUTS for part in range(_NUM_CUTS)}):
+            outcome = _Outcome(
+                trial, f"{name} cut to {size:,} bytes", {name: data[:size]}, name in located and size > 0
+            )
+            for found in outcome.samples.values():
+                right = any(_same(found, known) for known in trial.samples)
+                _expect(right, f"{outcome.what}: gives a wrong sample, {found!r}")
+
+
+def _a_broken_row_is_named_and_breaks_no_other(trial: _FormatTrial) -> None:
+    places = list(_places(trial))
+    for name in dict.fromkeys(name for name, _, _, _ in places):
+        inside = [(row, first, end) for found, row, first, end in places if found == name]
+        for row, first, end in inside[:: max(1, len(inside) // _NUM_BROKEN)]:
+            low, high = first + (end - first) // 4, end - max(1, (end - first) // 4)
+            for junk in _JUNK if low < high else ():
+                data = trial.files[name]
+                broken = data[:low] + (junk * (high - low))[: high - low] + data[high:]
+                outcome = _Outcome(trial, f"{name} with row {row:,} broken", {name: broken}, True)
+                touched = {other for other, begin, until in inside if begin < high and low < until}
+                if outcome.num_rows == len(trial.samples):  # else the rows after it may have other numbers
+                    outcome.expect_all_but(touched)
+
+
+_LAWS = (
+    _rows_are_scanned_and_read,
+    _files_are_reached_through_the_storage_alone,
+    _changed_files_are_refused,
+    _of_files_cut_short_come_right_samples_or_errors,
+    _a_broken_row_is_named_and_breaks_no_other,
+    _index_bytes_do_not_depend_on_workers,
+)
+
+
+class _Outcome:
+    """What comes of files that are broken: the samples that can be read, by raw row. Every error must name the file."""
+
+    def __init__(self, trial: _FormatTrial, what: str, broken: dict[str, bytes], located: bool) -> None:
+        self.what, self._trial = what, trial
+        self.samples: dict[int, Sample] = {}
+        self.num_rows = 0
+        case = trial.case(broken)
+        try:
+            index = case.index()
+            self.num_rows = index.meta.num_rows
+        except PlayheadError as error:
+            self._expect_named(case, error)
+            if located:
+                _expect(_PLACE.search(str(error)), f"{what}: the error does not say where in the file: {error}")
+            return
+        except Exception as error:
+            raise AssertionError(f"{what}: no error of Playhead, but {error!r}") from error
+        for row in range(self.num_rows):
+            self._read(case, case.reader(index), row)
+
+    def expect_all_but(self, touched: set[int]) -> None:
+        for row, expected in enumerate(self._trial.samples):
+            if row not in touched:
+                _expect(row in self.samples, f"{self.what}: row {row:,} can no longer be read")
+                found = self.samples[row]
+                _expect(_same(found, expected), f"{self.what}: row {row:,} is {found!r}, not {expected!r}")
+
+    def _read(self, case: FormatCase, read: Read, row: int) -> None:
+        try:
+            (self.samples[row],) = read([row])
+        except PlayheadError as error:
+            self._expect_named(case, error)
+        except Exception as error:
+            raise AssertionError(f"{self.what}: reading row {row:,}: no error of Playhead, but {error!r}") from error
+
+    def _expect_named(self, case: FormatCase, error: PlayheadError) -> None:
+        named = any(name in str(error) for name in case.names)
+        _expect(named, f"{self.what}: the error names no file: {error}")
+
+
+def _indexed(trial: _FormatTrial, case: FormatCase) -> Index:
+    index = case.index()
+    num_rows, num_samples = index.meta.num_rows, len(trial.samples)
+    _expect(num_rows == num_samples, f"the scan finds {num_rows:,} rows, and there are {num_samples:,} samples")
+    if trial.lengths is not None:
+        found = None if index.lengths is None else index.lengths.tolist()
+        _expect(found == list(trial.lengths), f"the scan finds the lengths {found}, not {list(trial.lengths)}")
+    return index
+
+
+def _places(trial: _FormatTrial) -> Iterator[tuple[str, int, int, int]]:
+    """Where every row has its bytes: file, row, first byte and end. Compressed files are left out."""
+    case = trial.case()
+    index = case.index()
+    rows: Rows = index.locate(np.arange(index.meta.num_rows))
+    for track, places in rows.places.items():
+        firsts, ends = places.ranges
+        for row, (path, first, end) in enumerate(zip(rows.paths(track), firsts, ends, strict=True)):
+            if compression_of(path) is None:
+                yield case.name_of(path), row, first, end
+
+
+def _expect_samples(trial: _FormatTrial, rows: Sequence[int], found: Sequence[Sample], how: str) -> None:
+    for row, sample in zip(rows, found, strict=True):
+        expected = trial.samples[row]
+        _expect(_same(sample, expected), f"{how}, row {row:,} is {sample!r}, not {expected!r}")
+
+
+def _expect(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
 
 
 def _same(found: Sample, expected: Sample) -> bool:

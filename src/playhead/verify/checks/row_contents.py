@@ -93,7 +93,7 @@ def trusted_lengths(context: Context) -> Iterator[Problem]:
 def _is_trusted(recipe: Recipe, leaf: Leaf) -> bool:
     if leaf.source.length is None or leaf.is_noise or isinstance(leaf.batching, Fixed):
         return False
-    return not (is_compared(recipe, leaf) or recount_of(recipe, leaf) or isinstance(leaf.batching, Pack))
+    return not (is_compared(recipe, leaf) or recount_of(recipe, leaf, {}) or isinstance(leaf.batching, Pack))
 
 
 @check("PH024", "warning", "a field of text is missing or empty", "recipe", "tables")

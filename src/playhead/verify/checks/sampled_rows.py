@@ -13,6 +13,7 @@ from playhead.errors import PlayheadError, SampleError, StoreError
 from playhead.formats.lengths import MISSING
 from playhead.formats.rows import Fetch, Sample
 from playhead.formats.tokens import field_of, text_pieces
+from playhead.index.layout import tokenizer_digests
 from playhead.index.table import Table
 from playhead.order.permute import permute
 from playhead.plan.rules import FixedRule, planned_lengths
@@ -105,6 +106,7 @@ class _Sampler:
             Leaf(leaf.path, unmapped, leaf.batching, leaf.batching_path, leaf.evaluation, leaf.is_noise),
             files,
             augmenter=augmenter,
+            tokenizers=tokenizer_digests(recipe, leaf),
         )
         try:
             function = None if leaf.is_noise else map_function(recipe, leaf)

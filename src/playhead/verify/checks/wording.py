@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from playhead.formats.jsonl import ROW_ID
+from playhead.formats.collect import ROW_ID
 from playhead.formats.registry import format_of
 from playhead.recipe.tree import Leaf
 

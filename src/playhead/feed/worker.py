@@ -1,0 +1,106 @@
+"""What a worker process runs: it makes what its owner asks for, in order, until its pipe is closed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import struct
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+from playhead.errors import PlayheadError, SampleError, WorkerError
+from playhead.feed.arena import Arena
+from playhead.feed.produce import Blueprint
+from playhead.feed.tasks import Work
+from playhead.feed.transport import pack
+
+# What to build a producer of, what to call before, and how often the pool was started before.
+Instructions = tuple[Blueprint, Callable[[int, int], None] | None, int]
+
+SEGMENT = struct.Struct("=i?")  # a segment's number and whether it is new: its descriptor follows; work is longer
+
+
+def serve(connection: Connection, instructions: Instructions | bytes, number: int, free: Connection) -> None:
+    """The main function of a worker process. A forked one has the instructions as they are, others as a pickle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork has its owner's handler
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    inbox: SimpleQueue[Work] = SimpleQueue()
+    arena = Arena(free)
+    # Listen before building: the owner may die meanwhile.
+    threading.Thread(target=_listen, args=(connection, socket_of(connection), inbox, arena), daemon=True).start()
+    producer: Any = None
+    failure: BaseException | None = None
+    try:
+        found = pickle.loads(instructions) if isinstance(instructions, bytes) else instructions  # noqa: S301  # our own
+        blueprint, setup, num_starts = found
+        if setup is not None:
+            setup(number, num_starts)
+        producer = blueprint.build()
+    except Exception as error:  # noqa: BLE001  # raised where the first result is awaited
+        failure = _portable(error)
+    while True:
+        work = inbox.get()
+        result: Any = failure
+        if result is None:
+            try:
+                result = producer(work, arena.empty)
+            except Exception as error:  # noqa: BLE001  # it is raised again where the result is awaited
+                arena.clear()
+                result = _portable(error)
+        try:
+            connection.send_bytes(_message(result, work, arena))
+        except OSError:
+            os._exit(0)
+        del result  # its arrays are the owner's now
+
+
+def socket_of(connection: Connection) -> socket.socket:
+    """Another descriptor of a pipe with two ends, to send descriptors through; it waits as long as the pipe does."""
+    found = socket.socket(fileno=os.dup(connection.fileno()))
+    found.settimeout(None)  # whatever the program's default is
+    return found
+
+
+def _listen(connection: Connection, stream: socket.socket, inbox: SimpleQueue[Work], arena: Arena) -> None:
+    """Take work as it comes, so that its sender never waits for a worker that waits for it to take a result."""
+    try:
+        while True:
+            data = connection.recv_bytes()
+            if len(data) > SEGMENT.size:
+                inbox.put(Work.from_bytes(data))
+                continue
+            number, is_new = SEGMENT.unpack(data)
+            if is_new:
+                descriptors = socket.recv_fds(stream, 1, 1)[1]
+                arena.announced(number, descriptors[0] if descriptors else None)
+            else:
+                arena.forget(number)
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _message(result: Any, work: Work, arena: Arena) -> bytes:
+    try:
+        return pack(result, arena)
+    except Exception as error:  # noqa: BLE001  # pickling runs code of the user's classes
+        place = f"step {work.request.step:,}, lane {work.request.lane}"
+        problem = f"{place}: the batch cannot be sent from its worker process"
+        found = f"{type(error).__name__}: {error}"
+        fix = "return arrays, numbers, text and lists from `map` and `collate`, or use worker threads"
+        return pack(SampleError(problem, found=found, fix=fix), arena)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error itself where it can be pickled, else its message and the line that raised it."""
+    if isinstance(error, PlayheadError):
+        return error
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"in {frame.filename}, line {frame.lineno}, in {frame.name}"
+    return WorkerError(f"a worker raised {type(error).__name__}: {error}", found=place)
