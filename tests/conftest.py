@@ -37,7 +37,10 @@ _RAY_FILES = ("jobs/test_engines.py", "curate/test_curate_everywhere.py", "curat
 _LONGEST_FIRST = (
     *_RAY_FILES,
     _PAGES,
+    "cli/test_verify_command.py",
     "cli/test_demo_command.py",
+    "verify/test_ranks.py",
+    "verify/test_broken_loaders.py",
     "prepare/test_compiling.py",
     "curate/test_curate_runs.py",
     "curate/test_windows_stages.py",

@@ -16,6 +16,7 @@ from types import NoneType
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from playhead.errors import RecipeError, SampleError
 from playhead.feed.batch import applied, in_collections
@@ -142,12 +143,12 @@ class _Tensors:
     def _made(self, task: Task, produced: Produced) -> tuple[Task, Produced]:
         if not self._as_they_are:
             payload = {name: _tensors(name, value) for name, value in produced.payload.items()}
-            produced = Produced(payload, produced.incidents)
+            produced = replace(produced, payload=payload)
         return task, _pinned(produced) if self._pin else produced
 
 
 def _pinned(produced: Produced) -> Produced:
-    return Produced(applied(produced.payload, "pin_memory", lambda value: value.pin_memory()), produced.incidents)
+    return replace(produced, payload=applied(produced.payload, "pin_memory", lambda value: value.pin_memory()))
 
 
 def _tensors(name: str, value: Any) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +17,15 @@ from lhotse import CutSet
 from rich.console import Console
 
 from commands import playhead
-from playhead.cli import demo_crash, demo_data, demo_ranks, demo_story
+from playhead.cli import demo_crash, demo_data, demo_story
 from playhead.cli.demo_data import make_data
-from playhead.cli.demo_rank import RankJob
-from playhead.errors import WorkerError
 from playhead.feed.state import Saved, _checksum
 from playhead.formats.registry import format_of
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
+from playhead.verify.job import RankJob
+from playhead.verify.record import read_record
 
 
 def demo(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -48,12 +46,6 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def job_of(recipe: Path, folder: Path, **fields: Any) -> RankJob:
-    folder.mkdir(exist_ok=True)
-    values = {"rank": 0, "world_size": 1, "workers": 0, "worker_kind": "process", "parent": os.getpid(), **fields}
-    return RankJob(str(recipe), str(folder), **values)
-
-
 def test_the_demo_finds_everything_equal(told: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     done, _ = told
     assert done.returncode == 0, done.stderr
@@ -72,12 +64,10 @@ def test_the_ranks_were_really_killed_and_the_others_went_on(
     _, folder = told
     runs = folder / "runs"
     assert sorted(path.name for path in runs.iterdir()) == ["four-ranks", "one-rank", "two-ranks"]
-    last = json.loads((runs / "one-rank" / "rank-0.jsonl").read_text().splitlines()[-1])
-    resumed = [
-        json.loads((runs / "four-ranks" / f"rank-{rank}.jsonl").read_text().splitlines()[0]) for rank in range(4)
-    ]
-    assert [line["step"] for line in resumed] == [last["step"] + 1 - demo_crash.GO_ON_FOR] * 4
-    assert [line["lane"] for line in resumed] == [0, 1, 2, 3]
+    last = read_record(runs / "one-rank" / "run" / "rank-0.jsonl", 0).batches[-1]
+    resumed = [read_record(runs / "four-ranks" / "run" / f"rank-{rank}.jsonl", rank).batches[0] for rank in range(4)]
+    assert [batch.step for batch in resumed] == [last.step + 1 - demo_crash.GO_ON_FOR] * 4
+    assert [batch.lane for batch in resumed] == [0, 1, 2, 3]
 
 
 def test_no_process_of_the_demo_is_left(told: tuple[subprocess.CompletedProcess[str], Path]) -> None:
@@ -87,18 +77,18 @@ def test_no_process_of_the_demo_is_left(told: tuple[subprocess.CompletedProcess[
 
 def test_a_difference_is_found_and_told(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break the law on purpose: the resumed ranks are sent to another place than where the killed ones were."""
-    honest = demo_crash._jobs
+    honest = demo_crash._job
 
-    def one_step_off(recipe: Path, folder: Path, world_size: int, **fields: Any) -> list[RankJob]:
+    def one_step_off(recipe: Path, folder: Path, world_size: int, *fields: Any, **more: Any) -> RankJob:
         if world_size == 4:
-            path = Path(fields["state"])
+            path = fields[1]
             state = json.loads(path.read_bytes())
             state["places"][1][1] += 1
             state["checksum"] = _checksum(msgspec.convert(state, Saved))  # else it would be refused as edited
             path.write_text(json.dumps(state))
-        return honest(recipe, folder, world_size, **fields)
+        return honest(recipe, folder, world_size, *fields, **more)
 
-    monkeypatch.setattr(demo_crash, "_jobs", one_step_off)
+    monkeypatch.setattr(demo_crash, "_job", one_step_off)
     monkeypatch.setattr(demo_crash, "KILL_AFTER", 4)
     monkeypatch.setattr(demo_crash, "GO_ON_FOR", 3)
     shown = io.StringIO()
@@ -113,41 +103,6 @@ def test_the_demo_exits_with_1_if_anything_differs(tmp_path: Path, monkeypatch: 
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_a_rank_that_dies_early_is_an_error_with_its_last_words(recipe: Path, tmp_path: Path) -> None:
-    job = job_of(tmp_path / "nowhere.yaml", tmp_path / "runs")
-    with demo_ranks.running([job]) as ranks, pytest.raises(WorkerError) as caught:
-        demo_ranks.watch(ranks, [job], lambda: False)
-    assert caught.value.problem == "rank 0 of 1 of the demo ended with code 1, too early"
-    assert "nowhere.yaml" in str(caught.value)
-
-
-def test_a_rank_that_gets_nowhere_is_given_up(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_ranks, "_PATIENCE_SECONDS", 0.5)
-    job = job_of(recipe, tmp_path / "runs")
-    with demo_ranks.running([job]) as ranks:
-        with pytest.raises(WorkerError, match="did not get far enough"):
-            demo_ranks.watch(ranks, [job], lambda: False)
-        with pytest.raises(WorkerError, match="was not done"):
-            demo_ranks.finish(ranks, [job])
-    assert ranks[0].returncode == -signal.SIGKILL
-
-
-def test_workers_of_a_killed_rank_do_not_outlive_the_block(recipe: Path, tmp_path: Path) -> None:
-    job = job_of(recipe, tmp_path / "runs", workers=2)
-    with demo_ranks.running([job]) as ranks:
-        demo_ranks.watch(ranks, [job], job.state_after(1).exists)
-        demo_ranks.kill(ranks[0])
-    wait_until(lambda: mentioning(str(tmp_path)) == [])
-
-
-def test_an_orphaned_rank_goes_home(recipe: Path, tmp_path: Path) -> None:
-    job = job_of(recipe, tmp_path / "runs", parent=1 << 30)  # nobody's parent
-    with demo_ranks.running([job]) as ranks:
-        demo_ranks.finish(ranks, [job])
-    assert job.state_after(1).exists()
-    assert not job.state_after(2).exists()
-
-
 def mentioning(text: str) -> list[str]:
     """The command lines of living processes that name something, ours aside."""
     found = []
@@ -159,13 +114,6 @@ def mentioning(text: str) -> list[str]:
         if text in words and int(path.parent.name) != os.getpid():
             found.append(words)
     return found
-
-
-def wait_until(is_so: Any, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")

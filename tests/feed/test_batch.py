@@ -14,7 +14,7 @@ from deliveries import stream
 from playhead import Batch, PlayheadError
 from playhead.torch import DataLoader
 
-PLACE = ("step", "lane", "idle", "is_last_in_step", "num_samples", "sources")
+PLACE = ("step", "lane", "idle", "is_last_in_step", "num_samples", "sources", "worker")
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,15 @@ def test_workers_outlive_a_round_and_end_with_their_loader(tmp_path: Path) -> No
     assert gone(pids)
 
 
+def test_a_batch_says_which_worker_made_it(tmp_path: Path) -> None:
+    recipe = stream(tmp_path, "passes", epochs=1)
+    with Loader(recipe, workers=2) as loader:
+        made_by = [batch.worker for batch in loader]
+        assert sorted(set(made_by)) == sorted(workers_of(loader))
+    with Loader(recipe) as loader:
+        assert {batch.worker for batch in loader} == {os.getpid()}
+
+
 def test_a_killed_worker_is_an_error_that_names_what_it_was_making_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from playhead.cli import curate, demo, megatron, plan, prepare, run, schema, simulate
+from playhead.cli import check, curate, demo, megatron, plan, prepare, run, schema, simulate, verify
 from playhead.cli.report import print_error
 from playhead.errors import PlayheadError
 
@@ -27,7 +27,9 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("plan")(plan.plan)
+app.command("check")(check.check)
 app.command("run")(run.run)
+app.command("verify")(verify.verify)
 app.command("simulate")(simulate.simulate)
 app.command("schema")(schema.schema)
 app.add_typer(curate.app)

@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 import msgspec
 
 from playhead.curate.config import MEANINGS
 from playhead.curate.summary import CurateSummary, Notable, WindowHistogram, percentages, rates
-
-STYLE = """
-:root{--text:#1c2430;--soft:#5b6675;--line:#dde2e8;--page:#f6f7f9;--card:#fff;--every:#b9cbe3;--kept:#1f5fa8;--lost:#c2703d}
-@media (prefers-color-scheme:dark){:root{--text:#e6eaf0;--soft:#9aa5b4;--line:#313a46;--page:#14181e;--card:#1c222a;
---every:#3d5270;--kept:#6fb1ff;--lost:#e0905b}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--text);font:15px/1.45 system-ui,sans-serif}
-main{max-width:1080px;margin:0 auto;padding:24px 16px 48px}
-h1{font-size:24px;margin:0 0 16px}h2{font-size:17px;margin:0 0 10px}
-section{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:16px;margin-top:16px}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(180px,1fr));gap:12px}
-.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px}
-.number{font-size:26px;font-weight:600;font-variant-numeric:tabular-nums}
-small,.note,.key{color:var(--soft)}.note{margin:8px 0 0}.key{margin:0 0 8px}
-.key span{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 2px 0 10px}
-.key span:first-child{margin-left:0}.key .every{background:var(--every)}.key .kept{background:var(--kept)}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}figure{margin:0}
-svg{width:100%;height:auto;font:13px system-ui,sans-serif}svg text{fill:var(--soft)}svg .axis{fill:var(--text)}
-svg line{stroke:var(--line)}rect.every{fill:var(--every)}rect.kept{fill:var(--kept)}
-.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th{text-align:left;vertical-align:bottom;color:var(--soft);font-weight:500}
-th,td{padding:4px 12px 4px 0;border-bottom:1px solid var(--line)}
-th.num,td.num{text-align:right;white-space:nowrap}
-tr:last-child td{border-bottom:0}code{font:13px ui-monospace,monospace}
-.bar{width:120px;height:8px;border-radius:4px;background:var(--line);overflow:hidden}
-.bar div{height:100%;background:var(--lost)}
-"""
-
+from playhead.web_page import cards, document, pairs, section, table
 
 WIDTH, HEIGHT = 400, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 10, 42
@@ -101,30 +73,19 @@ def _grid_line(count: int, most: int) -> str:
     )
 
 
-_NUMBER = re.compile(r"-?[\d,.]+( %)?")
-
-
 def report_html(summary: CurateSummary) -> str:
     """The page. Law: it contains no script and makes no requests."""
     sections = [
         _figures(summary),
-        _section("Where segments were lost", _losses(summary)),
-        _section("Windows", _plots(summary)),
-        _section("Rejected rows", _rejected(summary)) if summary.num_rejected else "",
-        _section("Largest rows", _notable(summary.largest)),
-        _section("Slowest rows", _notable(summary.slowest)),
-        _section("Stages", _metrics(summary)),
-        _section("Parameters", _pairs(summary.parameters.items())),
+        section("Where segments were lost", _losses(summary)),
+        section("Windows", _plots(summary)),
+        section("Rejected rows", _rejected(summary)) if summary.num_rejected else "",
+        section("Largest rows", _notable(summary.largest)),
+        section("Slowest rows", _notable(summary.slowest)),
+        section("Stages", _metrics(summary)),
+        section("Parameters", pairs(summary.parameters.items())),
     ]
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    return (
-        f'<!doctype html><html lang="en"><head>{head}<title>Curated windows</title><style>{STYLE}</style></head>'
-        f"<body><main><h1>Curated windows</h1>{''.join(sections)}</main></body></html>\n"
-    )
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+    return document("Curated windows", "".join(sections))
 
 
 def _figures(summary: CurateSummary) -> str:
@@ -137,11 +98,7 @@ def _figures(summary: CurateSummary) -> str:
         ("windows kept", f"{summary.num_kept:,}", f"{100 * share:.1f} % of all windows"),
         ("hours kept", _hours(summary.seconds_kept), f"{summary.num_truncations:,} segments cut at the limit"),
     ]
-    cards = "".join(
-        f'<div class="card"><div class="number">{number}</div><div>{name}</div><small>{escape(more)}</small></div>'
-        for name, number, more in figures
-    )
-    return f'<div class="cards">{cards}</div>'
+    return cards((number, name, more) for name, number, more in figures)
 
 
 def _losses(summary: CurateSummary) -> str:
@@ -154,7 +111,7 @@ def _losses(summary: CurateSummary) -> str:
         rows.append((f"<code>lost_{reason}</code>", escape(MEANINGS[reason]), *numbers, bar))
     head = ("reason", "meaning", "segments", "of all", "seconds", "of all", "")
     note = "A segment is lost if no window begins with it; it may still stand inside one. The last two are in lost_win."
-    return _table(head, rows) + f'<p class="note">{note}</p>'
+    return table(head, rows) + f'<p class="note">{note}</p>'
 
 
 def _plots(summary: CurateSummary) -> str:
@@ -175,12 +132,12 @@ def _plots(summary: CurateSummary) -> str:
 def _rejected(summary: CurateSummary) -> str:
     rows = [(escape(reason), f"{number:,}") for reason, number in summary.rejected.items()]
     note = '<p class="note">The rows themselves are in <code>rejected.jsonl</code>.</p>'
-    return _table(("reason", "rows"), rows) + note
+    return table(("reason", "rows"), rows) + note
 
 
 def _notable(rows: Sequence[Notable]) -> str:
     cells = [(escape(row.file), f"{row.line:,}", f"{row.bytes:,}", f"{1000 * row.seconds:,.2f}") for row in rows]
-    return _table(("file", "line", "bytes written", "milliseconds"), cells)
+    return table(("file", "line", "bytes written", "milliseconds"), cells)
 
 
 def _metrics(summary: CurateSummary) -> str:
@@ -191,33 +148,7 @@ def _metrics(summary: CurateSummary) -> str:
         "seconds of audio a second": speed["audio_seconds_per_second"],
         "windows a second": speed["windows_per_second"],
     }
-    return _pairs([*wanted.items(), *msgspec.to_builtins(summary.metrics).items()])
-
-
-def _pairs(pairs: Iterable[tuple[str, object]]) -> str:
-    return _table(("name", "value"), [(f"<code>{escape(name)}</code>", escape(_shown(value))) for name, value in pairs])
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value)
-    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells are HTML already."""
-    rows = [*rows]
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    columns = zip(*rows, strict=True) if rows else [("",)] * len(head)
-    numeric = [all(map(_NUMBER.fullmatch, column)) for column in columns]
-    titles = "".join(
-        f"<th{' class=num' if right else ''}>{escape(title)}</th>" for title, right in zip(head, numeric, strict=True)
-    )
-    return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _cell(cell: str) -> str:
-    return f'<td class="num">{cell}</td>' if _NUMBER.fullmatch(cell) else f"<td>{cell}</td>"
+    return pairs([*wanted.items(), *msgspec.to_builtins(summary.metrics).items()])
 
 
 def _hours(seconds: float) -> str:

@@ -18,13 +18,14 @@ class Batch(Mapping[str, Any]):
 
     `idle` batches repeat another one and count nothing (`num_samples` 0, weights 0): feed them, ignore their loss.
     `sources`, `epochs` and `rows` say for each slot which sample was planned there; a slot whose sample could be
-    neither read nor replaced is empty, has weight 0 and is not in `num_samples`.
+    neither read nor replaced is empty, has weight 0 and is not in `num_samples`. `worker` is the system's id of the
+    thread that made the batch: for a worker process that is its process id.
 
     `to`, `pin_memory`, copies and pickles keep all of it. Trainers also rebuild mappings, as `type(batch)(fields)`:
     such a batch has the same fields but no position, and raises PlayheadError when asked for it.
     """
 
-    __slots__ = ("_num_samples", "_source_names", "_task", "data")
+    __slots__ = ("_num_samples", "_source_names", "_task", "_worker", "data")
 
     def __init__(
         self,
@@ -32,9 +33,10 @@ class Batch(Mapping[str, Any]):
         num_samples: int | None = None,
         task: Task | None = None,
         source_names: tuple[str, ...] = (),
+        worker: int | None = None,
     ) -> None:
         self.data = dict(data)
-        self._num_samples, self._task, self._source_names = num_samples, task, source_names
+        self._num_samples, self._task, self._source_names, self._worker = num_samples, task, source_names, worker
 
     @property
     def task(self) -> Task:
@@ -43,6 +45,10 @@ class Batch(Mapping[str, Any]):
     @property
     def num_samples(self) -> int:
         return _known(self._num_samples)
+
+    @property
+    def worker(self) -> int:
+        return _known(self._worker)
 
     @property
     def step(self) -> int:
@@ -98,14 +104,15 @@ class Batch(Mapping[str, Any]):
 
     def place_as(self, other: Batch) -> None:
         """Give a rebuilt batch the position of the batch it was rebuilt from. For adapters."""
-        self._num_samples, self._task, self._source_names = other._num_samples, other._task, other._source_names
+        self._num_samples, self._task = other._num_samples, other._task
+        self._source_names, self._worker = other._source_names, other._worker
 
     def emptied(self) -> Batch:
         """The batch without its fields: only its position in the run."""
         return self._with({})
 
     def _with(self, data: Mapping[str, Any]) -> Batch:
-        return Batch(data, self._num_samples, self._task, self._source_names)
+        return Batch(data, self._num_samples, self._task, self._source_names, self._worker)
 
 
 def _known(value: _Value | None) -> _Value:
@@ -136,9 +143,13 @@ def in_collections(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def batch_of(
-    task: Task, data: dict[str, Any], source_names: tuple[str, ...], incidents: Sequence[Incident] = ()
+    task: Task,
+    data: dict[str, Any],
+    source_names: tuple[str, ...],
+    incidents: Sequence[Incident] = (),
+    worker: int | None = None,
 ) -> Batch:
     request = task.work.request
     num_empty = sum(incident.substitute is None for incident in incidents) if incidents else 0
     num_empty += sum(row is None for row in request.known.values()) if request.known else 0
-    return Batch(data, 0 if task.work.idle else len(request.picks) - num_empty, task, source_names)
+    return Batch(data, 0 if task.work.idle else len(request.picks) - num_empty, task, source_names, worker)

@@ -196,7 +196,7 @@ class Delivery:
             self._recorder.moved(self._position.cursor, task.after.cursor)
         self._at = task
         names = self._stream.plan.streams[task.work.request.stream].source_names
-        return batch_of(task, produced.payload, names, produced.incidents)
+        return batch_of(task, produced.payload, names, produced.incidents, produced.worker)
 
     @property
     def _position(self) -> Position:

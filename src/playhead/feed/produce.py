@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,8 +34,11 @@ UserFunction = Callable[..., Any]
 
 
 class Produced(Struct, frozen=True):
+    """The arrays of a micro-batch, what went wrong with its samples, and the worker: the system's id of its thread."""
+
     payload: Payload
     incidents: list[Incident]
+    worker: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ class Producer:
         except PlayheadError as error:
             error.at(self._place(error, samples, work, incidents))
             raise
-        return Produced(payload, incidents)
+        return Produced(payload, incidents, threading.get_native_id())
 
     def _check_names(self, samples: list[Sample | None]) -> None:
         """Check once, with the first readable sample, that the fields named in the recipe exist."""

@@ -181,20 +181,30 @@ def _check_plan(saved: Saved, plan: Plan, places: tuple[Place, ...]) -> None:
     """
     known = [link.fingerprint for link in plan.chain]
     if saved.plan not in known:
-        raise _another_stream(saved, plan, places)
+        raise _another_stream(saved, plan)
     number, current = known.index(saved.plan), in_force(plan.chain, places)
     if not delivered_under(plan.chain, places, saved.lanes_done) <= number <= current:
         raise _other_amendments(number, current, plan.chain, places)
 
 
-def _another_stream(saved: Saved, plan: Plan, places: tuple[Place, ...]) -> StateError:
-    now = _about(plan, places if len(places) == len(plan.streams) else plan.start().places)
-    changed = [key for key in {**now, **saved.about} if saved.about.get(key) != now.get(key)]
-    changed = changed or ["lengths of the samples"]
+def plan_differences(saved: Saved, plan: Plan) -> dict[str, tuple[Any, Any]]:
+    """What a state and a plan say differently of themselves, saved and now; {} where they differ in lengths alone."""
+    fits = len(saved.places) == len(plan.streams)
+    places = tuple(Place(*place) for place in saved.places) if fits else plan.start().places
+    now = _about(plan, places)
+    return {
+        key: (saved.about.get(key, "?"), now.get(key, "?"))
+        for key in {**now, **saved.about}
+        if saved.about.get(key) != now.get(key)
+    }
+
+
+def _another_stream(saved: Saved, plan: Plan) -> StateError:
+    changed = plan_differences(saved, plan) or {"lengths of the samples": ("?", "?")}
     return StateError(
         f"the state belongs to another stream: {', '.join(changed)} changed",
-        found="saved   " + ", ".join(f"{key} {saved.about.get(key, '?')}" for key in changed),
-        expected="current " + ", ".join(f"{key} {now.get(key, '?')}" for key in changed),
+        found="saved   " + ", ".join(f"{key} {before}" for key, (before, _) in changed.items()),
+        expected="current " + ", ".join(f"{key} {now}" for key, (_, now) in changed.items()),
         fix="resume with the recipe and the prepared data it was saved with, or start a new run without the state",
     )
 

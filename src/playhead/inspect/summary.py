@@ -76,8 +76,19 @@ def summarise(
     plan: Plan, stream: int, max_windows: int = 4, tables: Mapping[str, Table] | None = None
 ) -> StreamSummary:
     """Plan the first windows of a sub-stream and measure them. `tables`, by source, have the sizes of its shards."""
+    return summarise_windows(plan, stream, planned_windows(plan, stream, max_windows), tables)
+
+
+def planned_windows(plan: Plan, stream: int, max_windows: int) -> list[Window]:
+    """The first windows of a sub-stream; fewer where its first round ends before."""
     last = round_end(plan.streams[stream], 0)
-    windows = [plan.window(stream, number) for number in range(min(max_windows, last or max_windows))]
+    return [plan.window(stream, number) for number in range(min(max_windows, last or max_windows))]
+
+
+def summarise_windows(
+    plan: Plan, stream: int, windows: list[Window], tables: Mapping[str, Table] | None = None
+) -> StreamSummary:
+    """The same of windows that are planned already."""
     segment = segment_at(plan.streams[stream], 0)
     num_steps = sum(window.num_steps for window in windows)
     sizes = np.concatenate([window.groups.sizes() for window in windows])
@@ -89,7 +100,7 @@ def summarise(
         name=plan.streams[stream].name,
         lanes=segment.lanes,
         window_size=segment.window_size,
-        num_windows=last,
+        num_windows=round_end(plan.streams[stream], 0),
         windows_seen=len(windows),
         steps_per_window=num_steps / len(windows),
         samples_per_step=num_samples / num_steps,

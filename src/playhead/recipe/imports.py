@@ -82,7 +82,7 @@ def _import(module_name: str, name: str, where: str) -> Any:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise _not_found(error.name or module_name, name, where) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without a main guard may end the process
         raise _broken(module_name, error, where) from error
 
 
@@ -95,7 +95,7 @@ def _not_found(missing: str, name: str, where: str) -> RecipeError:
     return RecipeError(f"{where}: the module {missing} cannot be found", found=name, fix=fix)
 
 
-def _broken(module_name: str, error: Exception, where: str) -> RecipeError:
+def _broken(module_name: str, error: BaseException, where: str) -> RecipeError:
     return RecipeError(f"{where}: importing the module {module_name} failed", found=f"{type(error).__name__}: {error}")
 
 
