@@ -71,7 +71,7 @@ def measure(name: str, recipe: Recipe, num_batches: int, warm_up: int, **workers
     print(f"{num_batches:,} {name} batches in {seconds:.0f} s ({num_batches / seconds:,.0f}/s)")
     for who, first, last in zip([*["worker"] * (len(pids) - 1), "owner"], before, after, strict=True):
         print(f"  {who}: {first:.1f} -> {last:.1f} MB, {last - first:+.1f} (at most +{LIMIT_MB})")
-    print(f"  segments of shared memory: {len(maps)}")
+    print(f"  buffers of shared memory: {len(maps)}")
 
 
 def main() -> None:

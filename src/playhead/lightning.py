@@ -1,4 +1,4 @@
-"""Exact checkpoints with Lightning: a data module for a recipe, and a callback for those who have their own.
+"""Exact checkpoints with Lightning: a data module for a recipe, and a callback for users with their own data module.
 
 Lightning fetches ahead, and saves in the middle of a step where it is asked to. Here a checkpoint holds the state after
 the last finished optimizer step, and the progress of Lightning's loops at that time.

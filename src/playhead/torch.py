@@ -43,14 +43,14 @@ except ImportError as error:
 __all__ = ["DataLoader"]
 
 _DECIDED = {"batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "dataset"}
-_DEFAULTS = {"in_order": True, "pin_memory_device": ""}  # options of torch's that have no other meaning here
+_DEFAULTS = {"in_order": True, "pin_memory_device": ""}  # torch options that have no equivalent here
 _PLAIN = {str, bytes, bool, int, float, NoneType}
 _PREFETCH_FACTOR = 2
-_LONGEST_TIMEOUT_SECONDS = 1e6  # 11 days: what is beyond it is not worth waiting for, and beyond what systems can wait
+_LONGEST_TIMEOUT_SECONDS = 1e6  # 11 days: systems cannot wait much longer
 
 
 class _OptionError(RecipeError, ValueError):
-    """An option with a value that it cannot have: torch's DataLoader raises a ValueError there."""
+    """An option with an invalid value: also a ValueError, as torch's DataLoader raises."""
 
 
 class DataLoader(Delivery):
@@ -161,14 +161,14 @@ def _tensors(name: str, value: Any) -> Any:
 
 
 def _tensor(name: str, value: Array) -> torch.Tensor:
-    # Torch takes neither foreign byte orders nor views that run backwards, and warns of arrays it may not write to. Of
+    # Torch takes neither foreign byte orders nor negative strides, and warns about read-only arrays. Of
     # two dtypes that are the same on this machine (numpy makes "unsigned long long" of large numbers) it knows one.
     ready = np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
     try:
         return torch.from_numpy(ready.view(ready.dtype.str))
     except TypeError as error:
         raise SampleError(
-            f'field "{name}" has a dtype that torch {torch.__version__} has no tensors of',
+            f'field "{name}" has a dtype that torch {torch.__version__} does not support',
             found=str(value.dtype),
             fix=f"declare another in the recipe (`dtypes: {{{name}: ...}}`), or convert it in `map`",
         ) from error
@@ -176,7 +176,7 @@ def _tensor(name: str, value: Array) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Setup:
-    """What torch does in a worker before its first batch: one thread, seeds, worker info, the user's function."""
+    """The setup that torch does in a worker before its first batch: one thread, seeds, worker info, user function."""
 
     num_workers: int
     seed: int
@@ -197,13 +197,13 @@ class _Setup:
 
 
 def _start_method(context: str | BaseContext | None) -> str:
-    """The way to start processes that a name or a context says; by default that of Python, as in torch."""
+    """The start method named by a string or a context; by default that of Python, as in torch."""
     if isinstance(context, BaseContext):
         context = context.get_start_method()
     known = multiprocessing.get_all_start_methods()
     if context is not None and context not in known:
         raise _OptionError(
-            "multiprocessing_context: this way to start processes is not known",
+            "multiprocessing_context: unknown start method",
             found=repr(context),
             expected=f"one of: {', '.join(known)}; or a context of multiprocessing",
         )
@@ -241,14 +241,14 @@ def _check_others(others: dict[str, Any]) -> None:
             raise TypeError(f"DataLoader got an unexpected keyword argument {name!r}")
         if value != _DEFAULTS[name]:
             raise _OptionError(
-                f"{name}: this loader has no such choice", found=repr(value), expected=repr(_DEFAULTS[name])
+                f"{name}: not supported by this loader", found=repr(value), expected=repr(_DEFAULTS[name])
             )
 
 
 def _check_timeout(timeout: Any) -> None:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float | np.number) or not 0 <= timeout < float("inf"):
         raise _OptionError(
-            "timeout: this number cannot be used", found=repr(timeout), expected="seconds; 0 waits as long as it takes"
+            "timeout: invalid value", found=repr(timeout), expected="seconds; 0 waits as long as it takes"
         )
 
 
@@ -262,7 +262,7 @@ def _check_without_workers(prefetch_factor: Any, timeout: Any, persistent_worker
     for name, (value, default) in given.items():
         if value != default:
             raise _OptionError(
-                f"{name}: has a meaning only with worker processes",
+                f"{name}: requires worker processes",
                 found=f"{name}={value!r}, num_workers=0",
                 fix=f"give num_workers, or leave {name} out",
             )

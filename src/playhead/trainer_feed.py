@@ -47,12 +47,12 @@ class TrainerFeed:
         return self._state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Let the next iteration begin at a state."""
+        """Begin the next iteration at a state."""
         self._state, self._last, self.in_step = state, None, False
         self._fetched.clear()
 
     def place(self, batch: Any) -> None:
-        """Give the batch that is trained on next its place in the run again, where the trainer rebuilt it."""
+        """Restore the position of the batch that is trained on next, if the trainer rebuilt it."""
         if isinstance(batch, Batch) and self._fetched:
             batch.place_as(self._fetched[0])
 

@@ -44,7 +44,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def _cache_directory(folder: str) -> str | None:
-    """Where kernels of the modules in a folder are kept: "" is beside them; None is nowhere."""
+    """The cache directory for kernels of the modules in a folder: "" is beside them; None means no cache."""
     beside = Path(folder) / "__pycache__"
     if os.access(beside if beside.exists() else folder, os.W_OK):
         return ""
@@ -63,7 +63,7 @@ def _user_cache() -> str | None:
             return str(directory)
         problem = f"{directory} cannot be written"
     warnings.warn(
-        f"compiled kernels cannot be kept, and are compiled in every process, for ten seconds or so: {problem}; "
+        f"compiled kernels cannot be cached, and every process compiles them for about ten seconds: {problem}; "
         "set NUMBA_CACHE_DIR to a directory that can be written",
         stacklevel=2,
     )

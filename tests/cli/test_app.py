@@ -54,7 +54,7 @@ def test_wrong_usage_exits_with_2(words):
     assert playhead(*words).returncode == 2
 
 
-def test_a_mistake_of_the_users_is_a_letter_without_a_traceback():
+def test_a_mistake_of_the_users_is_an_error_without_a_traceback():
     done = raising("fail")
     assert done.returncode == 1
     assert done.stdout == ""
@@ -80,7 +80,7 @@ def test_an_interrupt_ends_quietly_with_130():
     assert errors == ""
 
 
-def test_on_a_terminal_the_letter_is_red(monkeypatch, capsys):
+def test_on_a_terminal_the_error_is_red(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     print_error(DataError("a.jsonl: is missing"), as_json=False)
     assert capsys.readouterr().err == "\x1b[31mDataError: a.jsonl: is missing\x1b[0m\n"

@@ -44,7 +44,7 @@ def test_long_recordings_are_cut_with_flags_a_file_and_words(folder: Path) -> No
     assert "nothing changed" in printed(folder, *command)
     other = ["curate", "cut", "long.jsonl", "--out", "other"]
     assert refused(folder, *other, "max_second=3")["fix"] == "did you mean `max_seconds`?"
-    assert "there is no such way to cut" in refused(folder, *other, "--by", "x")["problem"]
+    assert "by: unknown method" in refused(folder, *other, "--by", "x")["problem"]
     told = refused(folder, *other, "--min-seconds", "9", "--max-seconds", "3")
     assert "min_seconds is above max_seconds" in told["problem"]
 
@@ -107,7 +107,7 @@ def test_every_parameter_is_a_flag_a_key_and_a_word(folder: Path) -> None:
     }
 
 
-def test_mistakes_are_letters(folder: Path) -> None:
+def test_mistakes_are_errors(folder: Path) -> None:
     base = ("curate", "windows", "in/talks.jsonl", "--out", "out")
     assert "did you mean `tolerance`" in refused(folder, *base, "tolerances=0.1")["fix"]
     assert refused(folder, *base, "--min-speakers", "6")["problem"] == "min_speakers: out of range"
@@ -118,7 +118,7 @@ def test_mistakes_are_letters(folder: Path) -> None:
     assert playhead(folder, "curate", "windows", "tolerance=0.1", "--out", "out").returncode == 2
 
 
-def test_a_bad_row_is_a_letter_or_is_written_down(folder: Path) -> None:
+def test_a_bad_row_is_an_error_or_is_written_down(folder: Path) -> None:
     with (folder / "in" / "talks.jsonl").open("a") as file:
         file.write('{"segments": [{"start": 1}]}\n')
     base = ("curate", "windows", "in/talks.jsonl", "--out", "out")

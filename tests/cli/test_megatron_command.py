@@ -103,10 +103,10 @@ def test_counts_for_fast_start_are_written(folder: Path) -> None:
     assert json.loads((folder / "counts.json").read_text()) == {"a": [100, 101], "b": [50, 51]}
 
 
-def test_what_is_wrong_is_a_letter_and_exit_code_1(folder: Path) -> None:
+def test_what_is_wrong_is_an_error_and_exit_code_1(folder: Path) -> None:
     assert "no cache can be prepared" in refused(folder, "megatron", "prepare-cache", *JOB, "--mock-data")["problem"]
     unknown = refused(folder, "megatron", "prepare-cache", *JOB, "--brand-new-flag", "3")
-    assert unknown["problem"] == "--brand-new-flag: not known to release 0.16 of Megatron"
+    assert unknown["problem"] == "--brand-new-flag: unknown in release 0.16 of Megatron"
     world = refused(folder, "megatron", "prepare-cache", *JOB, "--prepare-cache-world-size", "0")
     assert world["expected"] == "at least 1"
     (folder / "b.bin").unlink()

@@ -168,7 +168,7 @@ def test_an_evaluation_set_has_a_lane_for_each_rank(folder: Path) -> None:
     ("words", "kind", "problem"),
     [
         (["--world", "3"], "WorldSizeError", "3 ranks cannot share 4 lanes evenly"),
-        (["--split", "test"], "RecipeError", 'there is no evaluation set "test" in the recipe'),
+        (["--split", "test"], "RecipeError", 'unknown evaluation set "test"'),
     ],
 )
 def test_what_does_not_fit_the_recipe_is_refused(folder: Path, words: list[str], kind: str, problem: str) -> None:
@@ -176,7 +176,7 @@ def test_what_does_not_fit_the_recipe_is_refused(folder: Path, words: list[str],
     assert (error["type"], error["problem"]) == (kind, problem)
 
 
-def test_an_unprepared_recipe_is_refused_in_a_letter_that_names_the_command(folder: Path, tmp_path: Path) -> None:
+def test_an_unprepared_recipe_is_refused_in_an_error_that_names_the_command(folder: Path, tmp_path: Path) -> None:
     for path in folder.glob("*.js*"):
         shutil.copy(path, tmp_path)
     done = playhead(tmp_path, "plan", "fixed.json")

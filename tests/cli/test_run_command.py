@@ -137,7 +137,7 @@ def test_a_finite_stream_ends_by_itself_and_a_finished_run_is_not_run_again(fold
         assert state.read_bytes() == saved
     shown = printed(folder, "run", "passes.json", "--state", str(state))
     assert "0 steps, 0 micro-batches, 0 samples" in shown
-    assert "the run was finished before, as its state says" in shown
+    assert "according to its state, the run was already finished" in shown
 
 
 def test_an_evaluation_set_is_run_with_split(folder: Path) -> None:
@@ -209,7 +209,7 @@ BAD_STATES = {
     "cut short": (lambda good: good[: len(good) // 2], "not valid JSON, or truncated"),
     "empty": (lambda _: b"", "not valid JSON, or truncated"),
     "no text": (lambda _: b"\xff\xfe\x00", "not valid JSON, or truncated"),
-    "something else": (lambda _: b'{"model": 1}', "this is not a state of Playhead"),
+    "something else": (lambda _: b'{"model": 1}', "not a complete Playhead state"),
     "edited": (lambda good: good.replace(b'"lanes_done": 0', b'"lanes_done": 2'), "its checksum does not match"),
     "another version": (lambda good: good.replace(b'"version": 2', b'"version": 99'), "another version of Playhead"),
 }

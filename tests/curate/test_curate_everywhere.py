@@ -190,7 +190,7 @@ def test_manifests_in_a_bucket_are_read_where_they_are(tmp_path: Path, monkeypat
 
 def test_a_store_to_write_to_is_refused(tmp_path: Path) -> None:
     talks(tmp_path / "in.jsonl")
-    with pytest.raises(RecipeError, match="s3://bucket/out: nothing is written to stores yet"):
+    with pytest.raises(RecipeError, match="s3://bucket/out: cannot write to object stores"):
         curate_windows([str(tmp_path / "in.jsonl")], "s3://bucket/out", CUT)
 
 

@@ -160,7 +160,7 @@ def test_outputs_that_were_touched_or_are_not_ours_are_refused(tmp_path: Path, m
 
 
 def test_inputs_inside_the_output_are_refused(tmp_path: Path, manifests: Path) -> None:
-    with pytest.raises(RecipeError, match="lies in the directory to write to"):
+    with pytest.raises(RecipeError, match="is inside the output directory"):
         curate_windows([str(manifests)], tmp_path)
 
 
@@ -227,7 +227,7 @@ def test_a_kill_while_parts_are_put_together_is_mended(tmp_path: Path, manifests
         assert not [path for path in out.iterdir() if path.suffix == ".tmp"]
 
 
-def test_two_runs_at_once_are_one_and_a_letter(tmp_path: Path, manifests: Path) -> None:
+def test_two_runs_at_once_are_one_and_an_error(tmp_path: Path, manifests: Path) -> None:
     process = start(manifests, tmp_path / "out", 1)
     try:
         while not (tmp_path / "out" / "rows-00001.jsonl").exists():

@@ -205,13 +205,13 @@ def test_a_row_has_its_windows_with_their_segments_and_what_was_lost() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"by": "chance"}, "by: there is no such way to cut"),
+        ({"by": "chance"}, "by: unknown method"),
         ({"min_seconds": 0}, "min_seconds: is not a valid value"),
         ({"max_seconds": float("nan")}, "max_seconds: is not a valid value"),
         ({"min_seconds": 5, "max_seconds": 4}, "min_seconds is above max_seconds"),
         ({"min_silence": -1}, "min_silence: is not a valid value"),
         ({"max_seconds": True}, "max_seconds: is not a valid value"),
-        ({"hop_seconds": 3}, "hop_seconds is for cutting by hop"),
+        ({"hop_seconds": 3}, "hop_seconds requires `by: hop`"),
         ({"by": "hop", "hop_seconds": "3"}, "hop_seconds: is not a valid value"),
     ],
 )
@@ -227,7 +227,7 @@ def test_settings_that_cannot_be_used_are_refused_by_name(fields: dict[str, Any]
         ([{"start": "1", "end": 2}], r"segments\[0\]\.start: is not a time"),
         ([{"start": float("nan"), "end": 2}], r"segments\[0\]\.start: is not a time"),
         ([{"start": 2, "end": 1}], r"segments\[0\]: ends before it starts"),
-        ([{"start": 2, "end": 3}, {"start": 1, "end": 2}], r"segments\[1\]: starts before the one before it"),
+        ([{"start": 2, "end": 3}, {"start": 1, "end": 2}], r"segments\[1\]: starts before the previous segment"),
         ({"start": 1}, "segments: is not a list of segments"),
         (None, "segments: is not a list of segments"),
     ],

@@ -192,7 +192,7 @@ def test_relative_paths_begin_at_the_root_and_absolute_ones_do_not(manifest: Pat
 BAD = [
     ({"audio_filepath": "audio/gone.wav"}, "audio/gone.wav: no such file"),
     ({"audio_filepath": "windows.jsonl"}, "windows.jsonl: is not an audio file that can be decoded"),
-    ({"offset": 1.9, "duration": 0.2}, "a segment of 0.2 s, from 1.9 s on"),
+    ({"offset": 1.9, "duration": 0.2}, "a segment of 0.2 s, starting at 1.9 s"),
     ({"offset": -0.5}, "the segment is not within the recording"),
     ({"duration": 0}, "the segment is not within the recording"),
     ({"duration": "long"}, r"\$.duration"),

@@ -136,14 +136,14 @@ def test_the_pipeline_of_the_tutorial_is_read_by_the_classes_of_its_stages(tmp_p
     file.write_text(PIPELINE.replace("    overlap_percentage: 30\n", ""))
     assert read_config(WindowConfig, file, {}, {}).overlap_percentage == 0  # as the stage itself has it
     file.write_text(PIPELINE.replace("min_speakers", "min_speeches"))
-    with pytest.raises(RecipeError, match="min_speeches: no parameter has this name"):
+    with pytest.raises(RecipeError, match="min_speeches: unknown parameter"):
         read_config(WindowConfig, file, {}, {})
 
 
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("ALMDataOverlapStage", "ALMNewStage", r"stages\[2\]: a stage that is not known here"),
+        ("ALMDataOverlapStage", "ALMNewStage", r"stages\[2\]: unknown stage"),
         ("ALMManifestReader", "ALMDataBuilderStage", r"stages\[1\]: a second ALMDataBuilderStage"),
         ("ALMDataOverlapStage", "ALMManifestReaderStage", "stages: no ALMDataOverlapStage"),
         ("_target_: nemo_curator.stages.audio.alm.ALMManifestReader", "a: b", r"stages\[0\]: names no class"),

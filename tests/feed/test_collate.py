@@ -194,7 +194,7 @@ def test_a_field_asked_for_that_no_sample_has_is_named_with_those_there_are(coll
     "samples", [[{"tokens": np.ones(2)}, {"tokens": "text"}], [{"tokens": np.ones(2)}, {"tokens": 3}]]
 )
 def test_arrays_beside_other_things_are_refused(samples: list[Any]) -> None:
-    with pytest.raises(SampleError, match='field "tokens" is not of the same kind in every sample'):
+    with pytest.raises(SampleError, match='field "tokens" has different types across samples'):
         pad(samples)
 
 

@@ -174,7 +174,7 @@ def test_a_fork_that_ends_as_programs_do_takes_no_worker_with_it(heavy: Any, tmp
     assert (done.stdout, done.stderr) == ("20\n", "")
 
 
-def segments_open_in(pid: int) -> int:
+def buffers_open_in(pid: int) -> int:
     found = 0
     for place in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -184,18 +184,18 @@ def segments_open_in(pid: int) -> int:
     return found
 
 
-def test_segments_that_forks_have_for_themselves_are_replaced_and_forgotten_by_all(heavy: Any) -> None:
+def test_buffers_that_forks_have_for_themselves_are_replaced_and_forgotten_by_all(heavy: Any) -> None:
     recipe, expected = heavy
     with Loader(recipe, workers=2) as loader:
         batches = iter(loader)
         for number in range(25):
             batch = next(batches)
             assert Fork(lambda batch=batch, number=number: seen(batch) == expected[number]).was_true()
-        assert next(loader._pool._segments._numbers) > 25
-        assert len(loader._pool._segments) <= 5
+        assert next(loader._pool._buffers._numbers) > 25
+        assert len(loader._pool._buffers) <= 5
         # A worker has each open and mapped; the last ones may not have been forgotten yet.
-        assert all(segments_open_in(worker.process.pid) <= 2 * 8 for worker in loader._pool._workers)
-        assert segments_open_in(os.getpid()) <= 2 * 8
+        assert all(buffers_open_in(worker.process.pid) <= 2 * 8 for worker in loader._pool._workers)
+        assert buffers_open_in(os.getpid()) <= 2 * 8
 
 
 def opened_in(pid: int | str) -> dict[int, int]:
@@ -211,7 +211,7 @@ def test_forked_workers_keep_nothing_open_that_is_the_owners(heavy: Any) -> None
         pools = first._pool, second._pool._pool
         ends = [worker._pipe.fileno() for pool in pools for worker in pool._workers]
         mine = opened_in("self")
-        owners = {mine[end] for end in [*ends, *first._pool._segments._descriptors.values()]}
+        owners = {mine[end] for end in [*ends, *first._pool._buffers._descriptors.values()]}
         for worker in second._pool._pool._workers:
             assert owners.isdisjoint(opened_in(worker.process.pid).values())
 

@@ -51,7 +51,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 
 def changed(rank: int) -> list[str]:
     return [
-        "this process is another rank than when the loader was first asked",
+        "the rank changed after the loader first read it",
         f"now {GROUPED.format(rank)}",
         f"{ALONE}, as before",
     ]

@@ -200,7 +200,7 @@ def test_a_ledger_that_cannot_be_written_costs_a_warning_and_not_the_run(tmp_pat
     recipe = recipe_of(tmp_path, "pack")
     plan = prepared(recipe)
     ledger_of(recipe, plan).path.parent.write_text("in the way")
-    with pytest.warns(UserWarning, match="the ledger cannot be written"):
+    with pytest.warns(UserWarning, match="cannot write the ledger"):
         steps = {
             batch.step for batch, _ in zip(Loader(recipe, rank=0, world_size=1, collate=len), range(90), strict=False)
         }
@@ -236,7 +236,7 @@ def test_appending_what_is_there_changes_nothing(tmp_path: Path) -> None:
 def test_a_record_that_differs_is_refused(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "a.ledger", 2)
     ledger.append(records(1, 5))
-    with pytest.raises(DataError, match="another record for 5"):
+    with pytest.raises(DataError, match="a different record for 5"):
         ledger.append(np.array([[5, 51]], dtype=np.uint64))
 
 

@@ -157,7 +157,7 @@ def test_arrays_and_numbers_of_numpy_keep_their_dtype(dtype: str) -> None:
 
 
 def test_whole_arrays_that_only_a_float_type_has_room_for_are_refused() -> None:
-    with pytest.raises(SampleError, match='field "x" mixes whole numbers of dtypes') as caught:
+    with pytest.raises(SampleError, match='field "x" mixes integer dtypes') as caught:
         pad([np.ones(1, np.uint64), [1]])
     assert "`dtypes: {x: uint64}` or `int64`" in str(caught.value.fix)
     for dtype in ("int64", "uint64", "uint8"):

@@ -277,7 +277,7 @@ def test_a_state_of_another_version_is_refused(recipe: Recipe, state: dict[str, 
 
 @pytest.mark.parametrize("key", ["plan", "places", "totals", "receipt", "lanes_done", "version"])
 def test_a_state_cut_short_is_refused(recipe: Recipe, state: dict[str, Any], key: str) -> None:
-    with pytest.raises(StateError, match="not a state of Playhead, or only a part of one"):
+    with pytest.raises(StateError, match="not a complete Playhead state"):
         Loader(recipe).load_state_dict({name: value for name, value in state.items() if name != key})
 
 
@@ -302,7 +302,7 @@ def test_a_state_cut_short_is_refused(recipe: Recipe, state: dict[str, Any], key
 def test_an_edited_state_is_refused(recipe: Recipe, state: dict[str, Any], change: dict[str, Any]) -> None:
     assert all(state[name] != value for name, value in change.items())
     loader = Loader(recipe)
-    with pytest.raises(StateError, match=r"checksum does not match|not a state of Playhead"):
+    with pytest.raises(StateError, match=r"checksum does not match|not a complete Playhead state"):
         loader.load_state_dict({**state, **change})
     assert loader.state_dict()["step"] == 0
 
@@ -313,7 +313,7 @@ def test_a_state_without_its_checksum_or_with_more_than_it_had_is_refused(
     with pytest.raises(StateError, match="checksum does not match") as caught:
         Loader(recipe).load_state_dict({name: value for name, value in state.items() if name != "checksum"})
     assert caught.value.found == "checksum missing"
-    with pytest.raises(StateError, match="not a state of Playhead"):
+    with pytest.raises(StateError, match="not a complete Playhead state"):
         Loader(recipe).load_state_dict({**state, "extra": 1})
 
 
@@ -330,7 +330,7 @@ def test_the_state_after_a_batch_of_another_loader_is_refused(recipe: Recipe, tm
 
 @pytest.mark.parametrize("state", [None, "text", [], 3, {}])
 def test_what_is_no_state_at_all_is_refused(recipe: Recipe, state: Any) -> None:
-    with pytest.raises(StateError, match="not a state of Playhead, or only a part of one"):
+    with pytest.raises(StateError, match="not a complete Playhead state"):
         Loader(recipe).load_state_dict(state)
 
 
@@ -376,7 +376,7 @@ def test_a_length_that_only_planning_would_tell_is_a_type_error(tmp_path: Path, 
 def test_the_state_after_what_is_not_a_batch_is_refused(recipe: Recipe) -> None:
     loader = Loader(recipe)
     batch = next(iter(loader))
-    with pytest.raises(StateError, match="not a batch") as caught:
+    with pytest.raises(StateError, match="needs a Batch") as caught:
         loader.state_dict(after=dict(batch))  # type: ignore[arg-type]
     assert caught.value.found == "a dict"
 
@@ -385,7 +385,7 @@ def test_the_state_after_what_is_not_a_batch_is_refused(recipe: Recipe) -> None:
 def test_a_state_that_no_json_can_hold_is_refused(
     recipe: Recipe, state: dict[str, Any], change: dict[str, Any]
 ) -> None:
-    with pytest.raises(StateError, match="not a state of Playhead"):
+    with pytest.raises(StateError, match="not a complete Playhead state"):
         Loader(recipe).load_state_dict({**state, **change})
 
 
@@ -398,7 +398,7 @@ def test_of_states_loaded_before_and_after_the_ranks_are_known_the_last_counts(t
     whole = Loader(recipe, split="dev", rank=0, world_size=1)
     states = [whole.state_dict(after=batch) for batch in whole]
     loader = Loader(recipe, split="dev")
-    with pytest.raises(StateError, match="not a state of Playhead"):
+    with pytest.raises(StateError, match="not a complete Playhead state"):
         loader.load_state_dict({"junk": 1})
     loader.load_state_dict(states[0])
     assert loader.rank == 0

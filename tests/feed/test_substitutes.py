@@ -219,6 +219,6 @@ def test_a_batch_of_empty_slots_alone_has_the_shape_of_others_and_weighs_nothing
 
 def test_nothing_readable_at_all_stops_the_run(tmp_path: Path) -> None:
     recipe = stream(tmp_path, "fixed", map="loader_maps:nothing", **SUBSTITUTE)
-    with pytest.raises(PlayheadError, match="no sample of the micro-batch can be read") as caught:
+    with pytest.raises(PlayheadError, match="neither the samples of the micro-batch nor") as caught:
         delivered(recipe)
     assert "the map loader_maps:nothing returned None" in str(caught.value.found)

@@ -192,12 +192,12 @@ def test_ranks_share_the_rows_and_a_run_resumes_on_another_number_of_them(tmp_pa
 
 GOOD = pa.table({"n": range(10), "text": ["some text"] * 10})
 BAD = {
-    "cut short": (stream(GOOD, 5)[:-100], "is cut short"),
-    "without an end": (stream(GOOD, 5)[:-8], "is cut short"),
-    "file cut short": (ipc_file(GOOD, 5)[:-100], "is cut short"),
+    "cut short": (stream(GOOD, 5)[:-100], "is truncated"),
+    "without an end": (stream(GOOD, 5)[:-8], "is truncated"),
+    "file cut short": (ipc_file(GOOD, 5)[:-100], "is truncated"),
     "file of another": (ipc_file(GOOD, 5)[:-10] + b"\0\0\0\0ARROW1", "broken"),
-    "no Arrow": (b"hello, world" * 20, "not a message of Arrow"),
-    "empty": (b"", "is cut short"),
+    "no Arrow": (b"hello, world" * 20, "not an Arrow message"),
+    "empty": (b"", "is truncated"),
     "broken metadata": (stream(GOOD, 5)[:8] + b"\xff" * 64 + stream(GOOD, 5)[72:], "broken"),
     "no schema": (stream(GOOD, 5)[8 + int.from_bytes(stream(GOOD, 5)[4:8], "little") :], "does not begin with"),
 }
@@ -265,7 +265,7 @@ def test_indices_past_the_rows_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.arrow").write_bytes(stream(GOOD, 5))
     (tmp_path / "rows").write_bytes(stream(pa.table({"indices": pa.array([3, 10], pa.uint64())}), 5))
     source = {"path": "a.arrow", "options": {"indices": "rows"}}
-    with pytest.raises(PrepareError, match=r"rows: names a row that is in none of the files"):
+    with pytest.raises(PrepareError, match=r"rows: references a row that is in none of the files"):
         prepare(recipe_of(tmp_path, source))
 
 

@@ -143,7 +143,7 @@ def _flipped(data: bytes) -> bytes:
         ("a.jsonl.gz", gzip.compress(b""), "a.jsonl.gz: has no rows"),
         ("a.jsonl.gz", gzip.compress(b'{"n": 1}\n{"n": \n'), "a.jsonl.gz, line 2, byte 9: broken JSON"),
         ("a.jsonl.zst", pyzstd.compress(lines(ROWS)), "a.jsonl.gz, and name that file"),
-        ("a.jsonl.zst", seekable_zstd(lines(ROWS))[:-9], "a.jsonl.zst: has no places"),
+        ("a.jsonl.zst", seekable_zstd(lines(ROWS))[:-9], "a.jsonl.zst: has no seek points"),
         ("a.jsonl.zst", _flipped(seekable_zstd(lines(ROWS))), "a.jsonl.zst: cannot be decompressed"),
     ],
     ids=lambda value: "data" if isinstance(value, bytes) else None,  # gzip writes the time of day

@@ -264,7 +264,7 @@ class _AllOrNothing(_Reading):
         (_Vague, "a.toc cut to .* does not say where"),
         (_VagueWithin, "a.toc with row 0 broken: the error does not say where"),
         (_Crashing, "a.toc cut to 0 bytes: no error of Playhead, but RuntimeError"),
-        (_Globbing, "reached through the storage alone: .* no shards are found"),
+        (_Globbing, "reached through the storage alone: .* no shards found"),
         (_Backwards, "read in order, row 0 is"),
         (_Stale, "read backwards, row 2 is"),
         (_Overwriting, "read backwards, row 2 is"),

@@ -195,7 +195,7 @@ def bad_lines(folder: Path) -> dict[str, tuple[Any, str]]:
         "mixed": (good.pad(3.0).to_dict(), "a cut of type MixedCut cannot be read"),
         "speed": (good.perturb_speed(1.1).to_dict(), r"a recording with transforms \(Speed\)"),
         "resampled": (good.resample(8000).to_dict(), r"a recording with transforms \(Resample\)"),
-        "not a cut": ({"audio_filepath": "a.wav", "duration": 1}, "the line is not a cut of lhotse"),
+        "not a cut": ({"audio_filepath": "a.wav", "duration": 1}, "the line is not a lhotse cut"),
         "no recording": ({**plain, "recording": 5}, "the recording of a cut is not an object"),
         "no duration": ({**plain, "duration": None}, 'field "duration" is not a length'),
     }
@@ -222,7 +222,7 @@ def changed(made: Any, **source: Any) -> dict[str, Any]:
         ({"type": "command", "source": "cat a.wav"}, 'a recording of type "command" cannot be read'),
         ({"type": "shar", "source": ""}, "lhotse_shar"),
         ({"channels": [1]}, "does not have the channels of its cut"),
-        ({"source": "https://example.com/a.wav", "type": "url"}, "is not among the places"),
+        ({"source": "https://example.com/a.wav", "type": "url"}, "is outside the locations"),
         ({"source": "/nowhere/a.wav"}, "/nowhere/a.wav: no such file"),
     ],
 )

@@ -332,7 +332,7 @@ BAD: dict[str, tuple[dict[str, bytes], list[str]]] = {
         {**small(), "shar/cuts.000000.jsonl.gz": gzip.compress(b"")},
         ["cuts.000000.jsonl.gz: the shard has this field twice"],
     ),
-    "no Shar": ({"shar/a.txt": b""}, ["is not a directory of Lhotse Shar"]),
+    "no Shar": ({"shar/a.txt": b""}, ["is not a Lhotse Shar directory"]),
 }
 
 
@@ -373,11 +373,11 @@ def test_a_field_that_other_shards_have_is_asked_for(tmp_path: Path) -> None:
 def test_named_fields_are_checked(tmp_path: Path) -> None:
     write(tmp_path / "shar", speech(tmp_path / "audio"))
     named = {"cuts": "shar/cuts.*", "recording": "shar/recording.000000.tar"}
-    with pytest.raises(PlayheadError, match="another number of shards than the cuts"):
+    with pytest.raises(PlayheadError, match="a different number of shards than the cuts"):
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": named}})
     with pytest.raises(PlayheadError, match="does not name the cuts"):
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": {"recording": "shar/rec*"}}})
-    with pytest.raises(PlayheadError, match="says both `path` and"):
+    with pytest.raises(PlayheadError, match="has both `path` and"):
         prepared(tmp_path, {**SOURCE, "options": {"fields": named}})
     with pytest.raises(PlayheadError, match="is not a file of field"):
         prepared(tmp_path, {"format": "lhotse_shar", "options": {"fields": {"cuts": "shar/recording.*"}}})

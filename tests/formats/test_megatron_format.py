@@ -204,7 +204,7 @@ def _moved_pointer(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("name", "change", "problem"),
     [
-        ("a.bin", lambda data: data[:-4], "a.bin: is not as long as its index says"),
+        ("a.bin", lambda data: data[:-4], "a.bin: does not have the size that its index implies"),
         ("a.idx", lambda data: data[:-8], "a.idx: "),
         ("a.idx", lambda data: b"PK" + data[2:], "a.idx: is not a Megatron index"),
         ("a.idx", lambda data: data[:17] + b"\x09" + data[18:], "a.idx: token type 9"),
@@ -231,7 +231,7 @@ def test_a_dataset_named_twice_is_refused(tmp_path: Path) -> None:
 
 def test_options_that_mean_nothing_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "a", [[3]])
-    with pytest.raises(PrepareError, match="`across` is for chunks"):
+    with pytest.raises(PrepareError, match="`across` requires `chunk`"):
         recipe_of(tmp_path, {"path": "a.bin", "options": {"across": True}})
     with pytest.raises(RecipeError, match=r"sources\[0\].options.chunk"):
         format_of(Source(name="s", path=["a.bin"], options={"chunk": 0}), "sources[0]")

@@ -118,7 +118,7 @@ def test_other_texts_to_draw_from_are_noticed_when_a_run_goes_on(manifest: Path)
     prompts.write_text("say it\nwrite it\n")
     Loader(recipe).load_state_dict(state)
     prompts.write_text("say it\nspell it\n")
-    with pytest.warns(PayloadWarning, match="other files that samples draw from"):
+    with pytest.warns(PayloadWarning, match="other files that samples depend on"):
         Loader(recipe).load_state_dict(state)
 
 
@@ -156,10 +156,10 @@ def test_the_recipe_says_how_much_shorter_than_its_row_audio_may_be(manifest: Pa
     ("row", "problem"),
     [
         ({"duration": 1, "text": "x"}, 'the row has no "audio_filepath"'),
-        ({"audio_filepath": "a.wav", "duration": 1, "offset": "late"}, '"offset" is no time'),
+        ({"audio_filepath": "a.wav", "duration": 1, "offset": "late"}, '"offset" is not a valid time'),
         ({"audio_filepath": "a.wav", "duration": 1, "offset": 5}, "not within the recording"),
         ({"audio_filepath": "gone.wav", "duration": 1}, "no such file"),
-        ({"audio_filepath": "manifest.json", "duration": 1}, "no decoder for this audio"),
+        ({"audio_filepath": "manifest.json", "duration": 1}, "unsupported audio format"),
     ],
 )
 def test_a_row_that_is_wrong_is_named_with_its_place(manifest: Path, row: dict[str, Any], problem: str) -> None:

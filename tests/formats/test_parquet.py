@@ -172,7 +172,7 @@ BAD = {
     "cut short": (lambda good: good[:-200], "has no footer"),
     "no Parquet": (lambda _: b"hello, world" * 9, "has no footer"),
     "empty": (lambda _: b"", "has no footer"),
-    "footer cut": (lambda good: good[-100:-8] + good[-8:], "cut short"),
+    "footer cut": (lambda good: good[-100:-8] + good[-8:], "is truncated"),
     "broken footer": (lambda good: good[:-60] + bytes(52) + good[-8:], "its footer: broken"),
 }
 
@@ -204,7 +204,7 @@ def test_wrong_values_name_the_file_and_the_row(tmp_path: Path) -> None:
     for length, words in (
         ("n", 'row 2: field "n" is not a length'),
         ("m", 'row 0: field "m" is not a length'),
-        ({"unit": "bytes"}, "no size in bytes"),
+        ({"unit": "bytes"}, "needs a field in columnar formats"),
         ({"field": "n", "unit": "bytes"}, "no size in bytes"),
     ):
         with pytest.raises(PrepareError) as caught:
@@ -227,7 +227,7 @@ def test_a_text_that_is_not_utf8_names_its_row(tmp_path: Path) -> None:
 def test_types_that_are_not_read_are_refused_by_name(tmp_path: Path) -> None:
     times = pa.array([[1, 2]], pa.list_(pa.timestamp("ns")))
     (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"times": times, "n": [1]}), 2))
-    with pytest.raises(PrepareError, match=r'a\.parquet: column "times.* is of a type that is not read'):
+    with pytest.raises(PrepareError, match=r'a\.parquet: column "times.* has an unsupported type'):
         prepare(recipe_of(tmp_path), workers=1)
     assert read_rows(recipe_of(tmp_path, {"options": {"columns": ["n"]}})) == [{"n": 1}]
     with pytest.raises(PrepareError, match=r'a\.parquet: column "n" holds no audio'):

@@ -33,7 +33,7 @@ def test_the_format_follows_from_the_extension(path: Any, name: str) -> None:
 
 @pytest.mark.parametrize("path", [["a.orc"], ["a"], ["a.jsonl", "b.tar"]])
 def test_an_extension_that_tells_no_format_is_refused(path: Any) -> None:
-    with pytest.raises(RecipeError, match=r"sources\[3\].*does not say which format") as caught:
+    with pytest.raises(RecipeError, match=r"sources\[3\].*format cannot be inferred") as caught:
         format_of(source(path=path), "sources[3]")
     assert "jsonl" in str(caught.value)
 
@@ -54,9 +54,9 @@ def test_installed_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("path", "options", "problem"),
     [
-        ("a.jsonl", {"speed": 11}, "sources[0].options.speed: there is no such key here"),
-        ("a.tar", {"allow_no_ending": True}, "sources[0].options.allow_no_ending: there is no such key here"),
-        ("a.tar", {"allow_no_end": "perhaps"}, "sources[0].options.allow_no_end: is not what is expected here"),
+        ("a.jsonl", {"speed": 11}, "sources[0].options.speed: unknown key"),
+        ("a.tar", {"allow_no_ending": True}, "sources[0].options.allow_no_ending: unknown key"),
+        ("a.tar", {"allow_no_end": "perhaps"}, "sources[0].options.allow_no_end: invalid value"),
     ],
 )
 def test_options_are_checked_like_the_rest_of_the_recipe(path: str, options: dict[str, Any], problem: str) -> None:

@@ -52,7 +52,7 @@ def test_saved_directories_give_the_rows_of_the_dataset(tmp_path: Path, saved: A
 def test_names_outside_the_saved_directory_are_refused(tmp_path: Path, saved: Any) -> None:
     state = tmp_path / "saved" / "state.json"
     state.write_text(state.read_text().replace("data-00001", "../data-00001"))
-    with pytest.raises(PrepareError, match="names a file elsewhere"):
+    with pytest.raises(PrepareError, match="names a file in another directory"):
         prepare(recipe_of(tmp_path, {"path": "saved", "format": "arrow"}))
 
 

@@ -184,7 +184,7 @@ def test_pairs_are_found_whatever_the_memory(tmp_path: Path) -> None:
 def test_files_of_different_numbers_of_lines_are_refused(tmp_path: Path, second: str) -> None:
     (tmp_path / "a.en").write_text("1\n2\n3\n")
     (tmp_path / "a.de").write_text(second)
-    with pytest.raises(PrepareError, match="does not have as many lines") as caught:
+    with pytest.raises(PrepareError, match="has a different number of lines") as caught:
         recipe_of(tmp_path, {"path": "a.en", "format": "text_pair", "options": {"second": "a.de"}})
     assert f"3 lines and {len(second.splitlines())}" in str(caught.value)
 
@@ -192,8 +192,8 @@ def test_files_of_different_numbers_of_lines_are_refused(tmp_path: Path, second:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({}, "do not say which two texts"),
-        ({"second": "a.de", "names": ["a", "a"]}, "do not say which two texts"),
+        ({}, "do not name two texts"),
+        ({"second": "a.de", "names": ["a", "a"]}, "do not name two texts"),
         ({"second": "*.en"}, "name different numbers of files"),
         ({"second": "b.de"}, "no such file"),
     ],

@@ -61,7 +61,7 @@ def stream(name: str, rule: Rule, lanes: int, policy: str, epochs: int | None) -
     return Stream(name, seed, names, orders, lookups, outputs, (segment,), epochs)
 
 
-def told(plan: Plan, num_steps: int) -> dict:
+def described(plan: Plan, num_steps: int) -> dict:
     """The first steps in full, and the receipt far on."""
     steps = [step for (step, _), _ in zip(plan.steps(), range(num_steps), strict=False)]
     picks = [
@@ -89,13 +89,13 @@ def orders() -> dict:
         order = SourceOrder(24, shuffle, key(1, "shuffle", "x"), np.array([5, 7, 0, 12]), 2)
         found[f"walk {shuffle}"] = rows_between(order, 20, 44)[1].tolist()
     for name, rule in RULES.items():
-        found[f"plan {name}"] = told(Plan((stream("a", rule, 4, "repeat", None),), None, ()), 60)
+        found[f"plan {name}"] = described(Plan((stream("a", rule, 4, "repeat", None),), None, ()), 60)
     for policy in ("stop_first", "stop_all", "drop"):
-        found[f"plan {policy}"] = told(Plan((stream("a", PackRule(1024), 4, policy, None),), None, ()), 1000)
-    found["plan passes"] = told(Plan((stream("a", FixedRule(3), 4, "repeat", 2),), None, ()), 1000)
+        found[f"plan {policy}"] = described(Plan((stream("a", PackRule(1024), 4, policy, None),), None, ()), 1000)
+    found["plan passes"] = described(Plan((stream("a", FixedRule(3), 4, "repeat", 2),), None, ()), 1000)
     pair = (stream("a", PackRule(1024), 2, "repeat", None), stream("b", FixedRule(2), 2, "repeat", None))
-    found["plan zip"] = told(Plan(pair, None, ()), 60)
-    found["plan by weight"] = told(Plan(pair, weighted([Fraction(3), Fraction(1)], key(17, "fuse")), ()), 60)
+    found["plan zip"] = described(Plan(pair, None, ()), 60)
+    found["plan by weight"] = described(Plan(pair, weighted([Fraction(3), Fraction(1)], key(17, "fuse")), ()), 60)
     return json.loads(json.dumps(found))
 
 

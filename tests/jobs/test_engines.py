@@ -45,16 +45,16 @@ def outcomes(jobs: Any, engine: Any) -> dict[str, Any]:
     return found
 
 
-def told(outcome: Any) -> Any:
+def described(outcome: Any) -> Any:
     return str(outcome) if isinstance(outcome, PlayheadError) else outcome
 
 
 def test_engines_give_the_same_outcomes_errors_among_them(engine: Ray) -> None:
     jobs = [Square(number, refused=7) for number in range(40)]
-    expected = {name: told(outcome) for name, outcome in outcomes(jobs, Local(1)).items()}
+    expected = {name: described(outcome) for name, outcome in outcomes(jobs, Local(1)).items()}
     assert "number 7: refused" in expected["number 7"]
     for other in (Local(2), Local(2, threads=True), engine):
-        assert {name: told(outcome) for name, outcome in outcomes(jobs, other).items()} == expected
+        assert {name: described(outcome) for name, outcome in outcomes(jobs, other).items()} == expected
 
 
 def test_jobs_are_taken_only_as_there_is_room(engine: Ray) -> None:
@@ -197,8 +197,8 @@ def test_the_command_starts_a_cluster_of_its_own_and_ctrl_c_leaves_nothing_behin
     with playhead(folder, *words, RAY_ADDRESS="", TMPDIR=str(place)) as command:
         until(folder / "pid")
         os.killpg(command.pid, signal.SIGINT)
-        _, letter = command.communicate()
-        assert command.returncode == 130, letter
+        _, errors = command.communicate()
+        assert command.returncode == 130, errors
     assert list(place.iterdir()) == []
     place.rmdir()
     assert processes_of(command.pid) == []
@@ -228,8 +228,8 @@ def test_the_command_joins_a_cluster_and_prints_its_result_only_though_a_worker_
     )
     (tmp_path / "die").touch()
     with playhead(tmp_path, "prepare", "recipe.yaml", "--engine", "ray", "--json", RAY_ADDRESS=ray_cluster) as command:
-        out, letter = command.communicate()
-    assert command.returncode == 0, letter
+        out, errors = command.communicate()
+    assert command.returncode == 0, errors
     assert not (tmp_path / "die").exists()
     assert json.loads(out)["sources"][0]["num_rows"] == 9
 
@@ -247,8 +247,8 @@ def test_wrong_engines_are_refused(tmp_path: Path, words: list[str], code: int, 
     write_jsonl(tmp_path / "a.jsonl", [{"n": 1}])
     (tmp_path / "recipe.yaml").write_text("sources: [{name: s, path: a.jsonl}]\nbatching: {type: fixed, size: 2}\n")
     with playhead(tmp_path, "prepare", "recipe.yaml", *words) as command:
-        _, letter = command.communicate()
-    assert (command.returncode, said in letter) == (code, True), letter
+        _, errors = command.communicate()
+    assert (command.returncode, said in errors) == (code, True), errors
 
 
 def test_ray_that_is_not_installed_names_its_extra(tmp_path: Path) -> None:
@@ -268,9 +268,9 @@ def test_workers_are_told_to_the_engine_where_one_is_given(tmp_path: Path) -> No
         prepare(recipe_over(tmp_path), workers=2, engine=Ray())
 
 
-def test_a_file_that_a_worker_wrote_elsewhere_is_a_letter_about_shared_storage(
+def test_a_file_that_a_worker_wrote_elsewhere_is_an_error_about_shared_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("playhead.jobs.shared_disk._TRIES", 2)
-    with pytest.raises(PrepareError, match="storage that every machine of the cluster sees"):
+    with pytest.raises(PrepareError, match="storage that every machine of the cluster mounts"):
         expect_file(tmp_path / "a.part")

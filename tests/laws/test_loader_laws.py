@@ -211,7 +211,7 @@ def test_two_iterations_of_one_loader_never_mix_their_batches(whole: Whole) -> N
     later = iter(loader)
     first = 0 if whole.split else 1
     assert [seen(next(later)) for _ in range(4)] == whole.batches[first : first + 4]
-    with pytest.raises(Exception, match="this iteration is over"):
+    with pytest.raises(Exception, match="this iterator was replaced"):
         next(early)
     assert seen(next(later)) == whole.batches[first + 4]
 
@@ -257,7 +257,7 @@ def test_no_round_begins_before_the_one_under_way_is_over(whole: Whole) -> None:
     loader = whole.loader()
     assert not loader.finished
     next(iter(loader))
-    message = "the round under way is not over"
+    message = "the current round has not finished"
     if whole.kind not in ("passes", "stop_all", "drop", "evaluation"):
         message = "the stream is endless"
     with pytest.raises(PlayheadError, match=message):

@@ -288,11 +288,14 @@ def _last_mark(path: Path, mark: int) -> None:
         (lambda f: (f / "a.bin").unlink(), "a.bin: no such file"),
         (lambda f: (f / "a.idx").write_bytes(b""), "is not a Megatron index"),
         (lambda f: (f / "a.idx").write_bytes(b"MMIDIDY\0\0" + bytes(100)), "is not a Megatron index"),
-        (lambda f: (f / "a.idx").write_bytes(_header()[:20]), "is not as long as its header says"),
+        (lambda f: (f / "a.idx").write_bytes(_header()[:20]), "does not have the size that its header implies"),
         (lambda f: (f / "a.idx").write_bytes(_header(version=2) + bytes(9999)), "version 2"),
         (lambda f: (f / "a.idx").write_bytes(_header(code=9) + bytes(9999)), "token type 9"),
-        (lambda f: (f / "a.idx").write_bytes((f / "a.idx").read_bytes()[:-8]), "is not as long as its header says"),
-        (lambda f: (f / "a.bin").write_bytes(b"12"), "is not as long as its index says"),
+        (
+            lambda f: (f / "a.idx").write_bytes((f / "a.idx").read_bytes()[:-8]),
+            "does not have the size that its header implies",
+        ),
+        (lambda f: (f / "a.bin").write_bytes(b"12"), "does not have the size that its index implies"),
         (lambda f: _last_mark(f / "a.idx", 119), "its documents do not end with its sequences"),
         (lambda f: _last_mark(f / "a.idx", 1 << 40), "its documents do not end with its sequences"),
     ],
@@ -317,7 +320,7 @@ def test_broken_data_is_named_and_nothing_is_written(folder: Path, break_it, pro
         ("--data-path nan a 1 b", "not a positive number"),
         ("--data-path 1 a inf b", "not a positive number"),
         ("--data-path 1e308 a 1e308 b", "add up to more than a number can hold"),
-        (f"--split {'9' * 400},1,0", "cannot be split by this"),
+        (f"--split {'9' * 400},1,0", "is not a valid split"),
     ],
 )
 def test_numbers_that_nothing_can_be_made_of_are_refused_and_nothing_is_written(
@@ -344,7 +347,7 @@ def test_an_empty_cache_path_is_refused(folder: Path, monkeypatch: pytest.Monkey
 
 def test_a_count_that_no_disk_can_hold_is_said_before_anything_is_written(folder: Path) -> None:
     assert prepare(folder, "--train-samples", str(10**17), dry_run=True).num_bytes > 10**17
-    with pytest.raises(PrepareError, match="has no room for the cache"):
+    with pytest.raises(PrepareError, match="not enough space for the cache"):
         prepare(folder, "--train-samples", str(10**17))
 
 
@@ -365,7 +368,7 @@ def test_too_little_memory_is_refused_before_anything_is_written(folder: Path) -
 
 def test_a_full_disk_is_said_before_anything_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
-    with pytest.raises(PrepareError, match="has no room for the cache"):
+    with pytest.raises(PrepareError, match="not enough space for the cache"):
         prepare(folder)
     assert list((folder / "cache").iterdir()) == []
 
@@ -444,7 +447,7 @@ def test_what_a_killed_run_left_is_swept_up_and_what_a_living_one_writes_is_not(
     assert [path.name for path in cache.glob(".*.tmp")] == [".notes.tmp"]
 
 
-def test_errors_are_letters(folder: Path) -> None:
+def test_errors_are_errors(folder: Path) -> None:
     with pytest.raises(PlayheadError) as caught:
         prepare(folder, "--data-path", str(folder / "none"))
     assert caught.value.fix is not None

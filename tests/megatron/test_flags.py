@@ -49,7 +49,7 @@ def test_flags_that_a_release_does_not_have_are_all_named_with_the_releases_that
     with pytest.raises(RecipeError) as caught:
         parse_flags(words.split(), "0.16")
     assert caught.value.problem.startswith(
-        "--yarn-beta-fast, --dataloader-inter-document-masking, --no-such-thing: not known to release 0.16"
+        "--yarn-beta-fast, --dataloader-inter-document-masking, --no-such-thing: unknown in release 0.16"
     )
     assert "--yarn-beta-fast is in 0.19, main" in str(caught.value.found)
     assert "--no-such-thing is in no release" in str(caught.value.found)
@@ -67,7 +67,7 @@ def test_flags_that_a_release_does_not_have_are_all_named_with_the_releases_that
 @pytest.mark.parametrize("name", ["data-parth", "reset-split", "no-split", "tokenizer-padding", "data-sampler"])
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_misspelled_flag_is_refused(name: str, release: str) -> None:
-    with pytest.raises(RecipeError, match=f"--{name}: not known to release {release}"):
+    with pytest.raises(RecipeError, match=f"--{name}: unknown in release {release}"):
         parse_flags([f"--{name}", "1"], release)
 
 
@@ -99,12 +99,12 @@ def test_no_flag_is_of_two_kinds() -> None:
         ("--prepare-cache-world-size 0", "at least 1"),
         ("--prepare-cache-world-size -8", "at least 1"),
         ("--train-iters 5", "either --train-samples or --train-iters"),
-        ("--split 0,0,0", "cannot be split"),
-        ("--split 1,2,3,4", "cannot be split"),
-        ("--valid-data-path b", "more than one option says where the data is"),
+        ("--split 0,0,0", "is not a valid split"),
+        ("--split 1,2,3,4", "is not a valid split"),
+        ("--valid-data-path b", "more than one data option given"),
         ("--prepare-cache-world-size 6 --tensor-model-parallel-size 4", "is not a multiple"),
-        ("--data-path 0.5 a b c", "weights of the wrong count"),
-        ("--data-path 0.5 a 0.5", "weights of the wrong count"),
+        ("--data-path 0.5 a b c", "wrong number of weights"),
+        ("--data-path 0.5 a 0.5", "wrong number of weights"),
         ("--data-path 0.5 a -1 b", "not a positive number"),
         ("--tokenizer-type SFTTokenizer --tokenizer-model m", "--like"),
         ("--bf16 yes", "--bf16: has 1 values"),
@@ -194,7 +194,7 @@ def test_phases_make_train_the_current_one(release: str) -> None:
     assert counts(f"{text} --prepare-cache-start-iteration 60", release)[0] == 80
     with pytest.raises(RecipeError, match="past the end"):
         counts(text, release, 100)
-    with pytest.raises(RecipeError, match=r"not known to release 0\.15"):
+    with pytest.raises(RecipeError, match=r"unknown in release 0\.15"):
         counts(text, "0.15")
 
 
@@ -243,7 +243,7 @@ def test_a_description_lends_its_tokenizer(tmp_path: Path) -> None:
 def test_releases_are_known_by_name_or_by_what_is_installed() -> None:
     assert release_of(None) == "0.16"
     assert release_of("0.17.2") == "0.17"
-    with pytest.raises(RecipeError, match="is not known"):
+    with pytest.raises(RecipeError, match="unknown Megatron release"):
         release_of("0.9")
 
 

@@ -131,5 +131,5 @@ def test_every_flag_of_a_release_may_be_pasted_at_once(release: str) -> None:
     ["--varlen-mock-dataset-config-json", "--sequence-packing-scheduler", "--data-sampler", "--seq-length-schedule"],
 )
 def test_a_flag_about_data_that_is_not_known_is_refused_in_the_midst_of_them(flag: str) -> None:
-    with pytest.raises(RecipeError, match=f"{flag}: not known to release"):
+    with pytest.raises(RecipeError, match=f"{flag}: unknown in release"):
         read_request([*DENSE.split(), flag, "x"])

@@ -155,12 +155,12 @@ def test_missing_and_short_objects_are_named_and_nothing_is_written(bucket: Loop
     with pytest.raises(PrepareError) as caught:
         prepare(tmp_path)
     assert "s3://bucket/data/a.idx: no such object" in str(caught.value)
-    assert "s3://bucket/data/b.bin: is not as long as its index says" in str(caught.value)
+    assert "s3://bucket/data/b.bin: does not have the size that its index implies" in str(caught.value)
     assert not (tmp_path / "cache").exists()
 
 
 def test_an_address_that_only_megatron_can_read_is_refused(bucket: Loopback, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is an address for Multi-Storage Client"):
+    with pytest.raises(DataError, match="is a Multi-Storage Client address"):
         prepare(tmp_path, "--data-path", "msc://profile/a")
 
 

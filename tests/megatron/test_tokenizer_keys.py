@@ -75,6 +75,6 @@ def test_a_null_tokenizer_needs_the_size_of_its_vocabulary(release: str, size: l
 
 @pytest.mark.parametrize("release", ["0.15", "0.16"])
 def test_the_tokenizer_of_fine_tuning_is_known_from_0_17_on(release: str) -> None:
-    with pytest.raises(RecipeError, match="SFTTokenizer: its entry in the key of a cache is not known"):
+    with pytest.raises(RecipeError, match="SFTTokenizer: its entry in the key of a cache is unknown"):
         entry(command_line("SFTTokenizer", []), release)
     assert entry(command_line("SFTTokenizer", []), "0.17")["prompt_format"] == "nemotron-h-aligned"

@@ -120,7 +120,7 @@ def test_where_kernels_cannot_be_kept_anywhere_a_warning_says_so(tmp_path: Path)
     ready = environment(site, cache)
     done = subprocess.run(python(ONE_KERNEL), env=ready, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert done.stderr.count("compiled kernels cannot be kept") == 1
+    assert done.stderr.count("compiled kernels cannot be cached") == 1
     assert "NUMBA_CACHE_DIR" in done.stderr
     elsewhere = ready | {"NUMBA_CACHE_DIR": str(tmp_path / "elsewhere")}
     again = subprocess.run(python(ONE_KERNEL), env=elsewhere, capture_output=True, text=True, check=False)

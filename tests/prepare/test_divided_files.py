@@ -103,7 +103,7 @@ def test_a_part_in_several_files_is_put_together_and_one_that_is_damaged_is_name
         return summary
 
     monkeypatch.setattr(parts.PartWriter, "finish", spoil)
-    with pytest.raises(PrepareError, match="what an earlier run scanned is damaged"):
+    with pytest.raises(PrepareError, match="a scanned part of an earlier run is damaged"):
         prepare(recipe, force=True, memory_mb=8)
 
 

@@ -268,7 +268,7 @@ BAD = {
     "a measured term": ({"sum": [{"measure": True}]}, "cannot be a term of a sum"),
     "seconds and tokens": (
         {"sum": [{"field": "n"}, {"field": "d", "unit": "seconds"}]},
-        "adds up what counts the same",
+        "the terms of a sum need one unit",
     ),
     "steps of nothing": ({"per_second": 5}, "needs seconds to count"),
     "steps of bytes": ({"field": "n", "unit": "bytes", "per_second": 5}, "turns seconds into a number of steps"),
@@ -294,7 +294,7 @@ def test_what_has_terms_cannot_be_cut(tmp_path: Path) -> None:
             {"on_length_mismatch": "truncate"},
             {"batching": {"type": "pack", "max_length": 9, "overlong": "truncate"}},
         ):
-            with pytest.raises(RecipeError, match="a length of terms, or of characters, cannot be cut to"):
+            with pytest.raises(RecipeError, match="a length of terms, or of characters, cannot be used to truncate"):
                 recipe_in(tmp_path, {"path": "a.jsonl", "length": length}, **fields)
 
 

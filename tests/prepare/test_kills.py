@@ -78,7 +78,7 @@ def test_a_killed_prepare_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_
     assert bytes_of(tmp_path / "cache") == resumed
 
 
-def test_two_prepares_at_once_are_one_and_a_letter_that_names_the_other(tmp_path: Path, stuck: Any) -> None:
+def test_two_prepares_at_once_are_one_and_an_error_that_names_the_other(tmp_path: Path, stuck: Any) -> None:
     with pytest.raises(PrepareError, match=f"being prepared by process {stuck.pid} on "):
         prepare(recipe_with(tmp_path, "waiting"))
 
@@ -118,7 +118,7 @@ def test_a_worker_that_is_killed_is_a_failure_that_names_the_shards_in_flight(tm
 
 
 @pytest.mark.parametrize("limit_bytes", [100, 500, 900])
-def test_a_full_disk_is_a_letter_and_leaves_no_half_files(tmp_path: Path, limit_bytes: int) -> None:
+def test_a_full_disk_is_an_error_and_leaves_no_half_files(tmp_path: Path, limit_bytes: int) -> None:
     shards(tmp_path)
     process = start(tmp_path, "waiting", limit_bytes, how={"workers": 1})
     _, letter = process.communicate(timeout=120)

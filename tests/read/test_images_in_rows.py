@@ -150,7 +150,7 @@ def test_urls_outside_the_source_are_bad_samples(tmp_path: Path) -> None:
 
 BAD = {
     "cut short": (encoded(picture(), "JPEG")[:-200], "is not a JPEG file that can be decoded"),
-    "no image": (b"<html>404</html>", "there is no decoder for this image"),
+    "no image": (b"<html>404</html>", "unsupported image format"),
     "a pixel bomb": (png_of(50_000, 50_000, b""), "is too large for one sample"),
 }
 

@@ -147,7 +147,7 @@ def test_samples_without_the_sequence_field_are_an_error_that_names_the_fields_a
     assert error.problem.endswith('the sample has no field "input_ids" to compare its length with the plan')
     assert error.found == "fields: n, id, tokens, labels"
     assert "`sequence: <field>`" in str(error.fix)
-    assert "`sequence: null`, which takes lengths on trust" in str(error.fix)
+    assert "`sequence: null`, which trusts the lengths" in str(error.fix)
 
 
 def test_the_remedy_names_the_fields_that_are_as_long_as_planned(tmp_path: Path) -> None:

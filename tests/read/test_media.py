@@ -72,7 +72,7 @@ def test_a_segment_may_end_past_the_end_by_the_tolerance_and_by_a_millisecond_at
     assert len(audio) == 8000
     with pytest.raises(SampleError) as caught:
         decoded(data, rules, offset=0.5, duration=0.501 + passing)
-    assert caught.value.found == f"a segment of {0.501 + passing} s, from 0.5 s on"
+    assert caught.value.found == f"a segment of {0.501 + passing} s, starting at 0.5 s"
     assert caught.value.expected == f"times up to 1 s, which may be passed by {passing} s"
 
 
@@ -130,36 +130,36 @@ def test_a_truncated_recording_is_an_error_with_both_sizes():
     data = written(noise(1000))
     with pytest.raises(SampleError) as caught:
         decoded(data[:-101])
-    assert caught.value.problem == 'the bytes in "audio": is cut off'
+    assert caught.value.problem == 'the bytes in "audio": is truncated'
     assert (caught.value.found, caught.value.expected) == ("1,899 bytes of samples", "2,000, by its header")
 
 
 HOSTILE = {
-    "nothing": (b"", "no decoder for this audio"),
+    "nothing": (b"", "unsupported audio format"),
     "a magic alone": (b"RIFF", "is not a WAV file"),
     "another RIFF": (b"RIFF\x10\x00\x00\x00AVI LIST", "is not a WAV file"),
     "a header alone": (riff(), "holds no samples"),
     "no samples": (riff(fmt()), "holds no samples"),
     "no format": (riff(chunk(b"data", TEN)), "its samples come before their format"),
-    "half a format": (riff(chunk(b"fmt ", bytes(8)), chunk(b"data", TEN)), "its format is cut off"),
-    "no channels": (riff(fmt(channels=0, frame_bytes=2), chunk(b"data", TEN)), "contradicts itself"),
-    "no rate": (riff(fmt(rate=0), chunk(b"data", TEN)), "contradicts itself"),
-    "frames of no bytes": (riff(fmt(frame_bytes=0), chunk(b"data", TEN)), "contradicts itself"),
-    "frames of three bytes": (riff(fmt(frame_bytes=3), chunk(b"data", TEN)), "contradicts itself"),
-    "twelve bits": (riff(fmt(bits=12), chunk(b"data", TEN)), "no decoder for this kind of WAV"),
-    "GSM": (riff(fmt(code=0x31, bits=8), chunk(b"data", TEN)), "no decoder for this kind of WAV"),
-    "an extensible format cut off": (riff(fmt(code=0xFFFE), chunk(b"data", TEN)), "no decoder for this kind"),
+    "half a format": (riff(chunk(b"fmt ", bytes(8)), chunk(b"data", TEN)), "its fmt chunk is truncated"),
+    "no channels": (riff(fmt(channels=0, frame_bytes=2), chunk(b"data", TEN)), "header is inconsistent"),
+    "no rate": (riff(fmt(rate=0), chunk(b"data", TEN)), "header is inconsistent"),
+    "frames of no bytes": (riff(fmt(frame_bytes=0), chunk(b"data", TEN)), "header is inconsistent"),
+    "frames of three bytes": (riff(fmt(frame_bytes=3), chunk(b"data", TEN)), "header is inconsistent"),
+    "twelve bits": (riff(fmt(bits=12), chunk(b"data", TEN)), "unsupported WAV encoding"),
+    "GSM": (riff(fmt(code=0x31, bits=8), chunk(b"data", TEN)), "unsupported WAV encoding"),
+    "an extensible format cut off": (riff(fmt(code=0xFFFE), chunk(b"data", TEN)), "unsupported WAV encoding"),
     "a chunk longer than the file": (riff(fmt(), chunk(b"LIST", b"abcd", 1 << 31)), "holds no samples"),
     "a chunk that never ends": (riff(*[chunk(b"LIST", b"")] * 1000, fmt(), chunk(b"data", TEN)), "holds no samples"),
-    "more than there is": (riff(fmt(), chunk(b"data", TEN, 1 << 31)), "is cut off"),
+    "more than there is": (riff(fmt(), chunk(b"data", TEN, 1 << 31)), "is truncated"),
     "more than there is in RF64": (
         riff(chunk(b"ds64", struct.pack("<QQQ", 0, 1 << 60, 0)), fmt(), chunk(b"data", TEN, 0xFFFFFFFF), magic=b"RF64"),
-        "is cut off",
+        "is truncated",
     ),
-    "FLAC of no length": (b"fLaC" + bytes(100), "does not say how long it is"),
+    "FLAC of no length": (b"fLaC" + bytes(100), "does not contain its length"),
     "FLAC that begins with pictures": (b"fLaC\x06" + bytes(100), "is not a FLAC file"),
-    "FLAC without frames": (written(noise(1000), container="FLAC")[:60], "cut off|cannot be decoded"),
-    "MP3 of noise": (b"\xff\xfb" + TEN * 50, "audio file that can be decoded|cut off|cannot be decoded"),
+    "FLAC without frames": (written(noise(1000), container="FLAC")[:60], "is truncated|cannot be decoded"),
+    "MP3 of noise": (b"\xff\xfb" + TEN * 50, "audio file that can be decoded|is truncated|cannot be decoded"),
     "Ogg of noise": (b"OggS" + TEN * 50, "is not an audio file that can be decoded"),
 }
 
@@ -186,7 +186,7 @@ def test_a_container_without_a_decoder_is_named_by_its_magic_whatever_its_name_s
     media = Media("audio", b"\0\0\0\x1cftypM4A " + bytes(100), "speech.wav")
     _, problem = decode_media([{"audio": media}], MemoryFiles(), LOCAL)
     assert isinstance(problem, SampleError)
-    assert problem.problem == "speech.wav: there is no decoder for this audio"
+    assert problem.problem == "speech.wav: unsupported audio format"
     assert problem.found == "MP4 or M4A (it begins with b'\\x00\\x00\\x00\\x1cftyp')"
 
 

@@ -124,7 +124,7 @@ def test_a_medium_that_is_missing_is_a_bad_sample_and_a_storage_that_fails_is_no
 
 def test_a_row_that_names_nothing_is_named_with_its_place(tmp_path: Path) -> None:
     recipe = recipe_over(tmp_path, [{"audio_filepath": 7, "duration": 1.0}])
-    with pytest.raises(Exception, match="names no medium") as caught:
+    with pytest.raises(Exception, match="does not name a medium") as caught:
         list(Loader(recipe))
     assert "a.jsonl, byte 0" in str(caught.value)
 

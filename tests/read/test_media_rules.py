@@ -100,7 +100,7 @@ def test_what_rows_may_not_name(rules, path, base):
 )
 def test_link_local_addresses_are_refused_even_where_they_are_allowed(host):
     rules = media_rules([f"http://{host}/rows.jsonl"])
-    with pytest.raises(SampleError, match="own link"):
+    with pytest.raises(SampleError, match="link-local"):
         resolve(rules, f"http://{host}/latest/a.wav")
 
 

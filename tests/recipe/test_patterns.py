@@ -41,7 +41,7 @@ def test_patterns_stand_for_these_paths(pattern, paths):
 
 
 def test_a_range_that_runs_backwards_is_refused():
-    with pytest.raises(RecipeError, match=r"sources\[0\].path: a range of paths runs backwards") as caught:
+    with pytest.raises(RecipeError, match=r"sources\[0\].path: a range of paths is descending") as caught:
         expand_braces("{9..0}", "sources[0].path")
     assert caught.value.fix == "write 0..9"
 

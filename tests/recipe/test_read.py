@@ -104,14 +104,14 @@ def test_pairs_of_edges_are_tuples():
 @pytest.mark.parametrize(
     ("values", "problem", "words"),
     [
-        (recipe(source(wieght=1)), "sources[0].wieght: there is no such key here", "did you mean `weight`"),
+        (recipe(source(wieght=1)), "sources[0].wieght: unknown key", "did you mean `weight`"),
         (recipe(source(), source("b", suffle="none")), "sources[1].suffle:", "`shuffle`"),
         (recipe(bacthing=1), "bacthing:", "`batching`"),
         (recipe(group("g", source(lenght="n"))), "sources[0].sources[0].lenght:", "`length`"),
         (recipe(source(length={"feild": "n"})), "sources[0].length.feild:", "`field`"),
         (recipe(batching={**PACK, "size": 1}), "batching.size:", "one of: max_length, overlong, type"),
         (recipe(source(kind="source")), "sources[0].kind:", "one of:"),
-        (recipe(batching={"type": "packs", "max_length": 1}), "batching.type: is not a known", "did you mean `pack`"),
+        (recipe(batching={"type": "packs", "max_length": 1}), "batching.type: is an unknown", "did you mean `pack`"),
         (recipe(batching={"size": 1}), "batching.type: is missing", "one of: bucket, budget, fixed, pack"),
         (recipe(batching=32), "batching:", "a mapping with `type`, one of: fixed, budget, bucket, pack"),
         (recipe(batching={"type": "fixed"}), "batching: `size` is missing", "`type`"),
@@ -119,7 +119,7 @@ def test_pairs_of_edges_are_tuples():
         (recipe({"path": "a"}), "sources[0]: `name` is missing", "`path`"),
         (recipe("a.jsonl"), "sources[0]:", 'the text "a.jsonl"'),
         (recipe(source(weight="heavy")), "sources[0].weight:", "a number"),
-        (recipe(source(weight=True)), "sources[0].weight:", "the truth value true"),
+        (recipe(source(weight=True)), "sources[0].weight:", "the boolean true"),
         (recipe(source(weight=float("inf"))), "sources[0].weight: must be a finite number", "inf"),
         (recipe(source(weight=float("nan"))), "sources[0].weight: must be a finite number", "nan"),
         (recipe(source(name=7)), "sources[0].name:", 'put it in quotes: "7"'),
@@ -152,7 +152,7 @@ def test_a_word_of_two_meanings_is_text_where_text_is_expected_and_refused_in_op
     assert Recipe.load(file).sources[0].keep == {"lang": ["no", "en"]}
     assert type(Recipe.load(file).sources[0].keep["lang"][0]) is str
     file.write_text(text % ", options: {skip: {missing: no}}")
-    with pytest.raises(RecipeError, match=r"sources\[0\].options.skip.missing: .*truth value"):
+    with pytest.raises(RecipeError, match=r"sources\[0\].options.skip.missing: .*boolean"):
         Recipe.load(file)
 
 

@@ -117,4 +117,4 @@ def test_a_seed_that_is_negative_or_too_large_is_refused(seed: int) -> None:
 @pytest.mark.parametrize("rate", [1e300, 0.1, 1e-300])
 def test_a_rate_that_no_sequence_has_is_refused(rate: float) -> None:
     error = refusal(recipe(sequence_rate=rate))
-    assert (error.problem, error.expected) == ("sequence_rate: no sequence has such a rate", "1 to 1,000,000,000")
+    assert (error.problem, error.expected) == ("sequence_rate: out of range", "1 to 1,000,000,000")

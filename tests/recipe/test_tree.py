@@ -39,7 +39,7 @@ def test_leaves_are_training_first_then_each_evaluation_set():
     evaluation = {"dev": {"sources": [source("d")], "batching": FIXED}}
     found = Recipe.parse(recipe(source("a"), evaluation=evaluation), "/data")
     assert [leaf.path for leaf in leaves(found)] == ["sources[0]", "evaluation.dev.sources[0]"]
-    with pytest.raises(RecipeError, match='no evaluation set "test"') as caught:
+    with pytest.raises(RecipeError, match='unknown evaluation set "test"') as caught:
         evaluation_branch(found, "test")
     assert caught.value.expected == "one of: dev"
 

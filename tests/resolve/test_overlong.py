@@ -165,7 +165,7 @@ def test_alone_and_truncate_keep_a_sample_that_no_bucket_holds(tmp_path: Path, o
 
 
 def test_fixed_batches_have_no_place_for_a_sample_alone(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"batching\.overlong: a sample cannot stand alone"):
+    with pytest.raises(RecipeError, match=r"batching\.overlong: a sample cannot be batched alone"):
         one_pass(tmp_path, "fixed", "alone")
 
 

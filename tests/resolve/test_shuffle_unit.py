@@ -94,7 +94,7 @@ def test_a_format_without_blocks_is_refused(tmp_path: Path) -> None:
         prepare(recipe)
     with pytest.raises(RecipeError, match="its rows are not in blocks"):
         open_plan(recipe)
-    with pytest.raises(RecipeError, match="`shuffle_unit` says what `shuffle: shards` shuffles"):
+    with pytest.raises(RecipeError, match="`shuffle_unit` requires `shuffle: shards`"):
         recipe_of(tmp_path, {"path": "a.jsonl", "shuffle_unit": "block"})
 
 

@@ -374,7 +374,7 @@ def test_faults_are_store_errors_on_the_requests_chosen(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=f"{path}: cannot be read"):
         files.read(str(path), stamp, ranges)
     assert files.read(str(path), stamp, ranges) == [b"he", b"llo"]
-    with pytest.raises(StoreError, match=f"{path}: ends before"):
+    with pytest.raises(StoreError, match=f"{path}: is shorter than expected"):
         files.read(str(path), stamp, ranges)
     with pytest.raises(StoreError, match=f"{path}: changed"):
         files.read(str(path), stamp, ranges)

@@ -288,5 +288,5 @@ def test_an_own_module_without_the_callback_is_refused(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, "endless")
     quiet = {"logger": False, "accelerator": "cpu", "enable_progress_bar": False, "default_root_dir": tmp_path}
     trainer = pl.Trainer(max_steps=2, accumulate_grad_batches=LANES, **quiet)
-    with pytest.raises(StateError, match="fetched further than it has trained"):
+    with pytest.raises(StateError, match="fetched more batches than it has trained on"):
         trainer.fit(Model(str(tmp_path / "own"), None), datamodule=OwnModule(recipe))

@@ -1,6 +1,6 @@
 """The `playhead` command.
 
-Comes in: words from a terminal. Goes out: calls to the library, results on stdout, and errors on stderr.
+In: command-line arguments. Out: calls to the library, results on stdout, and errors on stderr.
 Each command is one thin file here that imports what it needs inside its function, so that `playhead --help` is quick.
 """
 

@@ -41,10 +41,10 @@ def windows(
     inputs: Inputs,
     out: Out,
     config: Config = None,
-    target_window_duration: Annotated[float | None, typer.Option(help="Seconds a window should have.")] = None,
-    tolerance: Annotated[float | None, typer.Option(help="By which fraction it may have more or less.")] = None,
-    min_bandwidth: Annotated[float | None, typer.Option(help="Hertz that every segment must reach.")] = None,
-    min_sample_rate: Annotated[float | None, typer.Option(help="Hertz that a recording must have.")] = None,
+    target_window_duration: Annotated[float | None, typer.Option(help="Target duration of a window.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Allowed deviation from it, as a fraction.")] = None,
+    min_bandwidth: Annotated[float | None, typer.Option(help="Minimum bandwidth of every segment, in hertz.")] = None,
+    min_sample_rate: Annotated[float | None, typer.Option(help="Minimum sample rate of a recording, in hertz.")] = None,
     min_speakers: Annotated[int | None, typer.Option(help="The fewest speakers of a window.")] = None,
     max_speakers: Annotated[int | None, typer.Option(help="The most speakers of a window.")] = None,
     truncation: Annotated[
@@ -52,8 +52,8 @@ def windows(
     ] = None,
     drop_fields: Annotated[str | None, typer.Option(help="Fields to drop from segments, with commas.")] = None,
     drop_fields_top_level: Annotated[str | None, typer.Option(help="Fields to drop from rows, with commas.")] = None,
-    overlap_percentage: Annotated[float | None, typer.Option(help="From which overlap on one of two goes.")] = None,
-    target_duration: Annotated[float | None, typer.Option(help="Seconds; of two windows the nearer stays.")] = None,
+    overlap_percentage: Annotated[float | None, typer.Option(help="Overlap at which one of two is dropped.")] = None,
+    target_duration: Annotated[float | None, typer.Option(help="Seconds; the window nearer to it is kept.")] = None,
     loss_details: Annotated[
         bool, typer.Option("--loss-details/--no-loss-details", help="Write lost_win_full_data, most of a row's bytes.")
     ] = True,
@@ -71,7 +71,7 @@ def windows(
 ) -> None:
     """Cut diarised recordings into windows of about one duration, and keep those that overlap little.
 
-    An interrupted run goes on where it was. Does nothing where everything is done.
+    An interrupted run resumes where it stopped. Does nothing if everything is done.
     """
     from playhead.curate.config import WindowConfig
 
@@ -122,7 +122,7 @@ def cut(
 ) -> None:
     """Cut long recordings without speakers into windows, at silences or by a fixed hop.
 
-    An interrupted run goes on where it was. Does nothing where everything is done.
+    An interrupted run resumes where it stopped. Does nothing if everything is done.
     """
     from playhead.curate.config import CutConfig
 
@@ -144,7 +144,7 @@ def cut(
 
 
 def _parameters(kind: Any, inputs: list[str], file: Path | None, flags: dict[str, Any]) -> tuple[list[str], Any]:
-    """The files among the arguments, and the checked parameters of all that gives them."""
+    """The files among the arguments, and the checked parameters from all sources."""
     from playhead.curate.settings import read_config, split_words
 
     files, overrides = split_words(inputs)

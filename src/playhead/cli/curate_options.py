@@ -1,4 +1,4 @@
-"""The options that every way of curating has."""
+"""The options that all `curate` commands share."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ RowsPerShard = Annotated[int, typer.Option(min=1, help="Rows of the input to a f
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Workers, or jobs at a time on a Ray cluster; by default one a core.")
 ]
-Repeat = Annotated[int, typer.Option(min=1, help="Read the input this many times over, to try the scale.")]
+Repeat = Annotated[int, typer.Option(min=1, help="Read the input this many times, to test at scale.")]
 Force = Annotated[bool, typer.Option("--force", help="Write everything again.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class BadRow(StrEnum):
-    """What a bad row does."""
+    """How a bad row is handled."""
 
     stop = "stop"
     reject = "reject"
 
 
 class Audio(StrEnum):
-    """What audio is written as."""
+    """The format of written audio."""
 
     wav = "wav"
     flac = "flac"
 
 
-OnError = Annotated[BadRow, typer.Option(help="What a bad row does: stop the run, or go to rejected.jsonl.")]
+OnError = Annotated[BadRow, typer.Option(help="For a bad row: stop the run, or write it to rejected.jsonl.")]
 Shards = Annotated[Audio | None, typer.Option(help="Also cut the audio of kept windows into WebDataset tars.")]
 WindowsPerShard = Annotated[int, typer.Option(min=1, help="Windows to a tar of --shards.")]
 AudioRoot = Annotated[

@@ -15,7 +15,7 @@ def demo(
 ) -> None:
     """Make four small sources, prepare and plan them; kill two ranks, resume on four, and compare every batch.
 
-    Exits with 1 if anything differs from a run that was left alone.
+    Exits with 1 if anything differs from an uninterrupted run.
     """
     from playhead.cli.demo_data import make_data
     from playhead.cli.demo_story import run_demo

@@ -1,4 +1,4 @@
-"""The demo's proof: two ranks are killed, four go on, and what is delivered does not differ."""
+"""The proof in the demo: two ranks are killed, four resume, and the delivered batches do not differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Delivered = dict[tuple[int, int], BatchLine]
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """What a run delivered up to a step: its batches by (step, lane), how many were delivered twice, its last state."""
+    """Deliveries of a run up to a step: its batches by (step, lane), how many were delivered twice, its last state."""
 
     batches: Delivered
     num_twice: int
@@ -36,7 +36,7 @@ class DemoOutcome:
 
 
 def show_crash(screen: Console, recipe: Path, folder: Path) -> bool:
-    """Kill two ranks, resume on four, compare with a run that nothing happened to; returns whether all was equal."""
+    """Kill two ranks, resume on four, compare with an uninterrupted run; returns whether all was equal."""
     fresh_directory(folder)
     before = _job(recipe, folder / "two-ranks", 2, LoaderOptions(workers=2))
     common = _killed(screen, before)
@@ -45,7 +45,7 @@ def show_crash(screen: Console, recipe: Path, folder: Path) -> bool:
     size = f"{states[0].stat().st_size:,} bytes, " + ("equal byte for byte" if equal_states else "NOT EQUAL")
     screen.print(f"both saved a state after {common:,} steps: {size}")
     until = common + GO_ON_FOR
-    screen.print(f"4 ranks with 3 worker threads each go on from it to step {until:,}")
+    screen.print(f"4 ranks with 3 worker threads each resume from it to step {until:,}")
     after = _job(recipe, folder / "four-ranks", 4, LoaderOptions(3, "thread"), states[0], until)
     alone = _job(recipe, folder / "one-rank", 1, LoaderOptions(), until=until)
     with started(after, LaunchOptions()) as four, started(alone, LaunchOptions()) as one:
@@ -93,7 +93,7 @@ def _steps_saved(job: RankJob, rank: int) -> list[int]:
 
 
 def _outcome(pieces: Iterable[tuple[RankJob, range]], until: int) -> DemoOutcome:
-    """What counts of several runs: of each, the batches of its own steps."""
+    """The deliveries of several runs joined: from each, the batches of its own steps."""
     batches: Delivered = {}
     count = 0
     for job, steps in pieces:

@@ -71,13 +71,13 @@ path: chats.parquet                           # row groups are shuffled, four at
         shuffle_unit: block
         shuffle_group: 4"""
 MAPS = '''\
-"""What becomes of a row on its way into a batch."""
+"""The maps of the demo: from a row to a sample."""
 
 import numpy as np
 
 
 def tokenize(sample):
-    """A stand-in for a tokenizer: as many tokens as the row says, made of its words."""
+    """A stand-in for a tokenizer: `num_tokens` tokens, made from the words of the row."""
     words = [sum(word.encode()) for word in sample["text"].split()]
     return {"id": sample["id"], "tokens": np.resize(np.array(words, np.int32), sample["num_tokens"])}
 
@@ -95,7 +95,7 @@ def talk(sample):
 
 
 def make_data(directory: Path) -> Path:
-    """Write the sources and the recipe where they are not there yet; returns the recipe's path."""
+    """Write the sources and the recipe if they do not exist yet; returns the recipe's path."""
     noise = random.Random(1)  # noqa: S311  # sample data, no secret
     with writing_to(directory):
         for name in ("calls", "talks"):
@@ -136,7 +136,7 @@ def _lines(rows: Iterable[Any]) -> bytes:
 
 
 def _chats(rows: list[dict[str, Any]], directory: Path) -> str:
-    """Rows as a Parquet file, or as JSON lines where pyarrow is not installed; returns what the recipe says of it."""
+    """Rows as a Parquet file, or as JSON lines where pyarrow is not installed; returns its lines in the recipe."""
     if find_spec("pyarrow") is None:
         _write(directory / "chats.jsonl", _lines(rows))
         return "path: chats.jsonl                             # Parquet, where pyarrow is installed"

@@ -24,13 +24,13 @@ def run_demo(recipe_path: Path) -> bool:
     tables = map_tables(recipe)
     heading(screen, "plan: what every step will contain")
     print_plan(recipe, plan_tables(recipe, tables), tables, None, 2, as_json=False, lengths=False)
-    heading(screen, "two ranks killed in mid-run, resumed on four, compared with a run left alone")
+    heading(screen, "two ranks killed in mid-run, resumed on four, compared with an uninterrupted run")
     runs = recipe_path.parent / "runs"
     equal = show_crash(screen, recipe_path, runs)
     heading(screen, f"the same stream on any number of ranks ({STEPS} steps)")
     equal = show_worlds(screen, recipe, tables) and equal
     heading(screen, f"step {FAR:,} costs what step 10 costs")
     show_distance(screen, recipe, tables)
-    screen.print(f"\nThe recipe is {recipe_path}; what each rank was delivered is in {runs}")
+    screen.print(f"\nThe recipe is {recipe_path}; the batches of each rank are in {runs}")
     screen.print(f"Change it, then try: playhead plan {recipe_path}; playhead run {recipe_path}")
     return equal

@@ -46,7 +46,7 @@ def show_worlds(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> bo
 
 
 def _deal_to(plan: Plan, rank: int, world: int) -> tuple[list[tuple[int, int, list[list[int]]]], int]:
-    """What one rank is dealt, as (step, lane, picks), and its receipt at the end."""
+    """The micro-batches dealt to one rank, as (step, lane, picks), and its receipt at the end."""
     batches = []
     receipt = 0
     lanes = lanes_of_rank(rank, world, plan.lanes)
@@ -62,7 +62,7 @@ def _deal_to(plan: Plan, rank: int, world: int) -> tuple[list[tuple[int, int, li
 
 
 def show_distance(screen: Console, recipe: Recipe, tables: dict[str, Table]) -> None:
-    """Open the plan from nothing but a cursor, as a resumed job does, near the start and far on."""
+    """Open the plan from a cursor alone, as a resumed job does, near the start and far into the stream."""
     plan = plan_tables(recipe, tables)
     steps_per_window = [summarise(plan, i, 2).steps_per_window for i in range(len(plan.streams))]
     assert plan.fuse is not None

@@ -1,4 +1,4 @@
-"""`--engine` and `--ray-address`, the same in every command that does jobs."""
+"""`--engine` and `--ray-address`, the same in every command that runs jobs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class EngineName(StrEnum):
-    """Where jobs are done."""
+    """Where jobs run."""
 
     local = "local"
     ray = "ray"
 
 
 EngineOption = Annotated[
-    EngineName, typer.Option("--engine", help="Where the work is done: processes here, or a Ray cluster.")
+    EngineName, typer.Option("--engine", help="Where the work runs: local processes, or a Ray cluster.")
 ]
 RayAddress = Annotated[
     str | None,

@@ -19,7 +19,7 @@ _Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of t
 _Release = Annotated[str | None, typer.Option(help="0.15 to 0.19 or main; by default that of megatron.core, or 0.16.")]
 _Like = Annotated[Path | None, typer.Option(help="Take the tokenizer from this description.txt of a job.")]
 _Keep = Annotated[bool, typer.Option("--keep-partial-validation-sequence", help="Keep the last, partial one.")]
-_At = Annotated[int, typer.Option(min=0, help="The iteration at which training stands: it decides the phase.")]
+_At = Annotated[int, typer.Option(min=0, help="The current iteration of training: it decides the phase.")]
 _Workers = Annotated[int | None, typer.Option(min=1, help="Datasets at a time; by default one a core.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -42,7 +42,7 @@ def prepare_cache(
     at_iteration: _At = 0,
     workers: _Workers = None,
     memory: Annotated[int | None, typer.Option(min=1, help="Megabytes that may be used.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Build everything again.")] = False,
     per_dataset_sequences: Annotated[Path | None, typer.Option(help="Write the counts for fast start there.")] = None,
     as_json: _Json = False,
@@ -76,7 +76,7 @@ def check_cache(
     workers: _Workers = None,
     as_json: _Json = False,
 ) -> None:
-    """Say whether a job will hit its cache; if not, what is missing or stale, or which argument differs.
+    """Show whether a job will hit its cache; if not, what is missing or stale, or which argument differs.
 
     The exit code is 1 if it will not.
     """
@@ -103,7 +103,7 @@ def tokenize(
     workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     as_json: _Json = False,
 ) -> None:
-    """Tokenize JSON lines into a Megatron dataset, each line a document, in order. Goes on where it was interrupted."""
+    """Tokenize JSON lines into a Megatron dataset, each line a document, in order. Resumes where it was interrupted."""
     from playhead.cli.megatron_view import print_tokenized, tokenizing
     from playhead.megatron import tokenize as tokenize_files
 

@@ -54,7 +54,7 @@ def tokenizing() -> Iterator[Callable[[int, int], None]]:
 
 
 def print_estimate(report: CacheReport) -> None:
-    """What it will take, before it starts; on a terminal only."""
+    """The estimated cost, before it starts; on a terminal only."""
     screen = console(stderr=True)
     if screen.is_terminal:
         screen.print(_estimate(report))

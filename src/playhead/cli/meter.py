@@ -1,4 +1,4 @@
-"""How fast batches come: counts of one rank, and rates over the last seconds."""
+"""The speed of delivery: counts of one rank, and rates over the last seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _APART_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Counts:
-    """What was taken up to a moment; lengths by unit, in the plan's whole numbers."""
+    """The counts up to a moment; lengths by unit, in the plan's whole numbers."""
 
     steps: int = 0
     batches: int = 0
@@ -26,7 +26,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Rates:
-    """What was taken in a second."""
+    """The counts per second."""
 
     steps: float
     samples: float
@@ -72,7 +72,7 @@ class Meter:
                 self._marks.popleft()
 
     def stop(self) -> None:
-        """Stop the clock: what follows is not delivery."""
+        """Stop the clock: what follows is not part of delivery."""
         if self._end is None:
             self._end = self._clock()
 
@@ -85,14 +85,14 @@ class Meter:
         return None if self._first is None else self._first[0] - self._begin
 
     def mean(self) -> Rates:
-        """The rates since the first batch; over everything where it was the only one."""
+        """The rates since the first batch; over the whole time if it was the only one."""
         since, before = self._first or self._marks[0]
         if self._batches < 2:
             since, before = self._begin, Counts(length=dict.fromkeys(self._units, 0))
         return _rates(before, self.counts(), self._begin + self.seconds - since)
 
     def recent(self) -> Rates:
-        """The rates of the last seconds; falls to nothing while nothing comes."""
+        """The rates of the last seconds; they fall to 0 while no batch arrives."""
         since, before = self._marks[0]
         return _rates(before, self.counts(), self._clock() - since)
 

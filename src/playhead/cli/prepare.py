@@ -18,7 +18,7 @@ def prepare(
     ] = None,
     memory: Annotated[int, typer.Option(min=8, help="Megabytes a worker may use.")] = 256,
     force: Annotated[bool, typer.Option("--force", help="Index everything again.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")] = False,
     sidecars: Annotated[bool, typer.Option("--sidecars", help="Also write <file>.idx for lhotse and NeMo.")] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Run the map over all rows of sources with `length: {measure: true}`.")
@@ -31,9 +31,9 @@ def prepare(
     ray_address: RayAddress = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Index the sources of a recipe and select their rows. Does nothing where nothing changed.
+    """Index the sources of a recipe and select their rows. Does nothing if nothing changed.
 
-    An interrupted run goes on where it was.
+    An interrupted run resumes where it stopped.
     """
     chosen = engine_of(engine, ray_address, workers)
     from playhead.cli.prepare_view import print_report, scanning, writing_ahead

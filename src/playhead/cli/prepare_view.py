@@ -27,7 +27,7 @@ _COMPILING = "getting ready (the first run compiles, up to half a minute)"
 
 @contextmanager
 def scanning() -> Iterator[Callable[[Event], None]]:
-    """A bar for each source under way, and one without an end while kernels are compiled; nothing in a pipe."""
+    """A bar for each active source, and one without a total while kernels are compiled; nothing in a pipe."""
     what, how_much = (
         TextColumn("{task.description:.60}", markup=False),
         TextColumn("{task.fields[amount]}", markup=False),
@@ -110,7 +110,7 @@ def print_report(recipe: Recipe, report: PrepareReport, ahead: Ahead | None, *, 
 
 
 def _left_out(source: SourceReport) -> Iterator[str]:
-    """What is in the files of a source and is no row, and which files have none."""
+    """Notes about members of a source's files that belong to no row, and about files without rows."""
     if source.num_skipped and source.format == "webdataset":
         skipped = f"{count(source.num_skipped, 'member')} of its tars"
         belong = "belongs" if source.num_skipped == 1 else "belong"
@@ -126,7 +126,7 @@ def _left_out(source: SourceReport) -> Iterator[str]:
 
 
 def _plain(report: PrepareReport, ahead: Ahead | None, units: dict[str, Unit]) -> dict[str, Any]:
-    """The report as plain values; lengths in the whole numbers the plan works in, null where a dry run cannot know."""
+    """The report as plain values; lengths in the whole numbers the plan works in, null if a dry run cannot know."""
     found = {"changed": _changed(report, ahead), **msgspec.to_builtins(report)}
     for source in found["sources"]:
         source["unit"] = whole_unit(units[source["path"]])
@@ -147,7 +147,7 @@ def _changed(report: PrepareReport, ahead: Ahead | None) -> bool:
 
 
 def _sources_grid(report: PrepareReport) -> Grid:
-    """A line for each source; columns that a run has nothing to say in are left out."""
+    """A line for each source; columns that are empty in this run are left out."""
     measured = any(source.measured_rows for source in report.sources)
     evaluated = any(source.evaluation for source in report.sources)
     names = [

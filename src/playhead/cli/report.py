@@ -23,5 +23,5 @@ def print_error(error: PlayheadError, *, as_json: bool) -> None:
 
 
 def _kind(error: PlayheadError) -> str:
-    """The name of the kind of error in the tree of errors.py; a module may have finer ones of its own."""
+    """The name of the kind of error in the tree of errors.py; a module may have more specific ones."""
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == PlayheadError.__module__)

@@ -14,10 +14,10 @@ def run(
     recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.")],
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many steps.")] = None,
     state: Annotated[
-        Path | None, typer.Option(help="Go on from this file if it exists; save there on exit, also on Ctrl-C.")
+        Path | None, typer.Option(help="Resume from this file if it exists; save there on exit, also on Ctrl-C.")
     ] = None,
     save_every: Annotated[
-        int | None, typer.Option(min=1, help="With --state: save every so many steps, too.  [default: 100]")
+        int | None, typer.Option(min=1, help="With --state: also save every N steps.  [default: 100]")
     ] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="This rank; detected if left out.")] = None,
     world: Annotated[int | None, typer.Option(min=1, help="The number of ranks; detected if left out.")] = None,
@@ -26,7 +26,7 @@ def run(
     split: Annotated[str | None, typer.Option(help="Run this evaluation set, not the training stream.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Deliver batches as to a training loop, and throw them away: shows the rate, and that every sample can be read.
+    """Deliver batches as to a training loop and discard them: shows the rate, and that every sample can be read.
 
     An endless stream runs until --steps or Ctrl-C.
     """

@@ -25,7 +25,7 @@ from playhead.resolve.resolve import leaves_by_stream
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop and what to save: after so many steps, to a file, every so often."""
+    """When to stop and when to save: the number of steps, the state file, and the steps between saves."""
 
     steps: int | None = None
     state: Path | None = None
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass
 class _DeliveryRun:
-    """A loop under way. `last` is the last batch that was taken: the state saved is the one after it."""
+    """A running loop. `last` is the last batch that was taken: the state saved is the one after it."""
 
     loader: Loader
     limits: Limits
@@ -83,7 +83,7 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
             run.meter.stop()
             run.save()
     state = run.state()
-    loader.load_state_dict(state)  # a signal may have come between a batch made ready and a batch taken
+    loader.load_state_dict(state)  # a signal may have arrived between preparing and taking a batch
     who = (loader.rank, loader.world_size)
     return RunSummary(
         reason, *who, first_step, run.meter, state, loader.totals(), unit_of, limits.state, exit_code=exit_code
@@ -94,8 +94,8 @@ def deliver(loader: Loader, recipe: Recipe, split: str | None, limits: Limits) -
 def _shown(run: _DeliveryRun, unit_of: UnitOf, *, counted: bool) -> Iterator[None]:
     """The live view on a terminal; nothing in a pipe.
 
-    Where sources are too many to be counted as they come, their totals are not asked for: they would have to be
-    worked out from the plan, beside a loop that uses it.
+    If there are too many sources to count them during the run, their totals are not shown: they would have to be
+    computed from the plan while the loop uses it.
     """
     screen = console(stderr=True)
     if not screen.is_terminal:

@@ -22,7 +22,7 @@ MOST_SHOWN = 16
 _REASONS = {
     "steps": "",
     "end": "; that was the last one",
-    "finished": "; the run was finished before, as its state says",
+    "finished": "; according to its state, the run was already finished",
     "SIGINT": "; stopped by Ctrl-C",
     "SIGTERM": "; stopped by SIGTERM",
 }
@@ -30,7 +30,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run delivered, and why it stopped. Counts and rates are of this rank; totals are of all, from step 0."""
+    """The result of a run, and why it stopped. Counts and rates are of this rank; totals are of all, from step 0."""
 
     reason: str
     rank: int
@@ -45,7 +45,7 @@ class RunSummary:
 
 
 def live_view(last: Batch | None, meter: Meter, totals: dict[str, Totals] | None, unit_of: UnitOf) -> Group:
-    """What a terminal shows while batches come; without the sources where their totals are not available."""
+    """The live view on a terminal; without the sources if their totals are not available."""
     if last is None:
         return Group(Text("waiting for the first batch"))
     line = Text.assemble((f"step {last.step:,}", "bold"), f"  {_rates_text(meter.recent())}")

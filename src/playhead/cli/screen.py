@@ -1,4 +1,4 @@
-"""What commands share on the terminal."""
+"""Terminal output shared by all commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LABEL_WIDTH = 17
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that neither wraps nor colours in a pipe. Text is as it is: a name may look like markup."""
+    """A console that neither wraps nor colours in a pipe. Text is printed literally: a name may look like markup."""
     plain: dict[str, Any] = {"stderr": stderr, "markup": False, "emoji": False, "highlight": False}
     found = Console(**plain)
     return found if found.is_terminal else Console(**plain, width=_PIPE_WIDTH)
@@ -41,7 +41,7 @@ def heading(screen: Console, title: str) -> None:
 
 
 def labelled(screen: Console, label: str, text: str) -> None:
-    """A label and what it is about, which stays in its column where it is too long for the terminal."""
+    """A label and its text, which stays in its column if it is too long for the terminal."""
     lines = textwrap.wrap(text, screen.width - _LABEL_WIDTH, break_on_hyphens=False)
     for line in lines:
         screen.print(label.ljust(_LABEL_WIDTH) + line)

@@ -1,4 +1,4 @@
-"""A loader's state in a file: JSON, written whole or not at all."""
+"""A loader's state in a file: JSON, written atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from playhead.store import replacing
 
 
 def restore_from(path: Path, loader: Loader) -> None:
-    """Go on from the state in a file; every refusal names the file. A changed map or collate is a note on stderr."""
+    """Resume from the state in a file; every error names the file. A changed map or collate is a note on stderr."""
     state = _read(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PayloadWarning)
@@ -41,7 +41,7 @@ def _read(path: Path) -> Any:
         raise StateError(
             f"{path}: not valid JSON, or truncated",
             found=f"{path.stat().st_size:,} bytes; {error}",
-            expected="a state that `playhead run --state` or `state_dict()` gave, whole",
+            expected="a complete state from `playhead run --state` or `state_dict()`",
             fix="use an older copy, or remove the file to start again from step 0",
         ) from error
     except OSError as error:

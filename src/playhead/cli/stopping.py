@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as one exception, so that a command can leave in good order."""
+"""Ctrl-C and SIGTERM as one exception, so that a command can exit cleanly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """The user, or the system, asked us to stop. Not an `Exception`: nothing that survives errors may survive it."""
+    """The user, or the system, asked the command to stop. Not an `Exception`: no error handler may catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -33,7 +33,7 @@ class StopSignals:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """What belongs together is done whole before a signal is handled."""
+        """Defer signals until the block has finished."""
         self._deferred = True
         try:
             yield
@@ -64,7 +64,7 @@ def stoppable() -> Iterator[StopSignals]:
 
 @contextmanager
 def ending_cleanly(*, as_json: bool) -> Iterator[None]:
-    """Work that can be taken up again: a signal ends it with one message, and the exit code of the signal."""
+    """Resumable work: a signal ends it with one message, and the exit code of the signal."""
     try:
         with stoppable():
             yield

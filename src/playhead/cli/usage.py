@@ -1,4 +1,4 @@
-"""Options that belong together."""
+"""Checks of options that depend on each other."""
 
 from __future__ import annotations
 

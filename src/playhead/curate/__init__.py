@@ -1,4 +1,4 @@
-"""Comes in: manifests of recordings with their segments. Goes out: manifests of training windows, and their audio.
+"""In: manifests of recordings with their segments. Out: manifests of training windows, and their audio.
 
 Resumable after a kill, the same bytes whatever the number of workers.
 """

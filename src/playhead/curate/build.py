@@ -19,7 +19,7 @@ def build_windows(row: CurateRow, config: WindowConfig, *, loss_details: bool = 
     """The row with its `windows`, `stats` and `truncation_events`.
 
     Law: equal to the row that NeMo Curator's ALM builder makes, in values, kinds of numbers and order of keys; without
-    `loss_details` equal but for `lost_win_full_data`. A row that it could not treat raises a DataError.
+    `loss_details` equal but for `lost_win_full_data`. A row that it could not process raises a DataError.
     """
     check_row(row)
     segments = row["segments"]
@@ -38,7 +38,7 @@ def build_windows(row: CurateRow, config: WindowConfig, *, loss_details: bool = 
 
 
 def fresh_stats(row: CurateRow) -> CurateRow:
-    """The stats of a row before anything is lost."""
+    """The initial stats of a row, without losses."""
     segments = row["segments"]
     stats: CurateRow = {
         "total_segments": len(segments),
@@ -53,7 +53,7 @@ def fresh_stats(row: CurateRow) -> CurateRow:
 
 
 def add_up(numbers: Iterable[float]) -> float:
-    """Plain additions from left to right, from the integer 0: Python 3.12's `sum` gives other last digits."""
+    """Plain additions from left to right, from the integer 0: Python 3.12's `sum` differs in the last digits."""
     total: float = 0
     for number in numbers:
         total = total + number
@@ -86,7 +86,7 @@ def _all_windows(segments: list[CurateRow], config: WindowConfig, stats: CurateR
 
 @dataclass(frozen=True)
 class _Grown:
-    """Segments taken from one on, without dropped fields; the segment at which it stopped, or the last."""
+    """The segments taken from a start, without dropped fields; the segment at which it stopped, or the last."""
 
     segments: list[CurateRow]
     end: float

@@ -1,4 +1,4 @@
-"""A stretch of a recording as the bytes of a small audio file: only its frames are read, none is changed."""
+"""A clip of a recording as the bytes of a small audio file: only its frames are read, none is changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from playhead.types import Array
 
 AudioKind = Literal["wav", "flac"]
 
-# What samples are read as, and stored as in WAV and in FLAC, which has no samples of 32 bits and no floats.
+# The types that samples are read as, and stored as in WAV and in FLAC, which has neither 32-bit samples nor floats.
 _STORED = {
     "PCM_S8": ("int16", "PCM_16", "PCM_16"),
     "PCM_U8": ("int16", "PCM_16", "PCM_16"),
@@ -34,7 +34,7 @@ _SUBTYPES = {"u1": "PCM_U8", "<i2": "PCM_16", "i3": "PCM_24", "<i4": "PCM_32", "
 _WIDTHS = {"PCM_16": 2, "PCM_24": 3, "PCM_32": 4, "FLOAT": 4, "DOUBLE": 8}
 
 
-class _Recording(Timed, Protocol):
+class _ClipSource(Timed, Protocol):
     @property
     def subtype(self) -> str: ...
 
@@ -43,15 +43,15 @@ class _Recording(Timed, Protocol):
 
 @dataclass
 class Recordings:
-    """Recordings to cut clips from; the last one stays open, because windows of one follow one another."""
+    """Recordings to cut clips from; the last one stays open, because windows of a recording are consecutive."""
 
     kind: AudioKind
     files: Files
     _path: str | None = None
-    _opened: _Recording | None = None
+    _opened: _ClipSource | None = None
 
     def clip(self, path: str, offset: float, duration: float) -> bytes:
-        """The audio from `offset` on. Law: where the kind can hold them, its samples are those of the recording."""
+        """The audio from `offset` on. Law: if the audio kind can hold them, its samples are those of the recording."""
         if self._opened is None or path != self._path:
             self._opened, self._path = _open(open_media(self.files, path)), path
         recording = self._opened
@@ -65,7 +65,7 @@ class Recordings:
         return _flac(samples, recording.rate, stored, path)
 
 
-def _open(source: MediaBytes) -> _Recording:
+def _open(source: MediaBytes) -> _ClipSource:
     """PCM WAV by the decoder of `read/wav.py`, everything else by soundfile."""
     if bytes(source.head[:4]) in MAGICS:
         try:
@@ -110,7 +110,7 @@ class _SoundFileRecording:
 
 
 def _integers(samples: Array, width: int) -> Array:
-    """Samples from -1 to 1 as integers of so many bytes, at the top of the type that holds them; louder ones clip."""
+    """Samples from -1 to 1 as integers of `width` bytes, in the high bytes of their type; louder ones are clipped."""
     full = 1 << (8 * width - 1)
     found: Array = np.clip(np.rint(samples * np.float64(full)), -full, full - 1)
     if width == 2:
@@ -119,7 +119,7 @@ def _integers(samples: Array, width: int) -> Array:
 
 
 def _wav(samples: Array, rate: int, stored: str) -> bytes:
-    """Written here, and not by libsndfile, which puts the time of day into files of floats."""
+    """Written here, not by libsndfile, which puts the current time into files of floats."""
     channels, width = samples.shape[1], _WIDTHS[stored]
     little = samples.astype(samples.dtype.newbyteorder("<"), copy=False)
     data = little.tobytes()

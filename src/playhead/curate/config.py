@@ -1,4 +1,4 @@
-"""How recordings are cut into windows: the parameters, checked, and the reasons for which speech is in no window."""
+"""How recordings are cut into windows: the checked parameters, and the reasons why speech is in no window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEEDED = ("start", "end")
 class WindowConfig(Struct, frozen=True, kw_only=True, dict=True):
     """The parameters of `build_windows` and `filter_overlaps`, under NeMo Curator's names.
 
-    Law: a value of it is one that both stages can work with; any other raises a RecipeError.
+    Law: a valid value works for both stages; any other raises a RecipeError.
     """
 
     stage: ClassVar[str] = "windows"
@@ -108,7 +108,7 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
     """Numbers are finite, and only counts of speakers must be whole."""
     if isinstance(default, (bool, str)):
         good = isinstance(value, type(default))
-        expected = "true or false" if isinstance(default, bool) else "names with commas between them, in one text"
+        expected = "true or false" if isinstance(default, bool) else "names separated by commas, in one string"
     elif name in {"min_speakers", "max_speakers"}:
         good, expected = isinstance(value, int) and not isinstance(value, bool), "a whole number"
     else:
@@ -119,7 +119,7 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether it is a number that a float can be; a whole one may be too large for that."""
+    """Whether it is a number that a float can represent; an integer may be too large."""
     try:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -135,7 +135,7 @@ class CutConfig(Struct, frozen=True, kw_only=True):
     """Seconds throughout. Lengths of windows are from `min_seconds` to `max_seconds`, both included.
 
     `silence`: windows begin and end with speech, and part at the longest silence that the lengths allow; a pause
-    shorter than `min_silence` is none. `hop`: a window every `hop_seconds` (by default `max_seconds`).
+    shorter than `min_silence` is ignored. `hop`: a window every `hop_seconds` (by default `max_seconds`).
     """
 
     stage: ClassVar[str] = "cut"
@@ -149,9 +149,9 @@ class CutConfig(Struct, frozen=True, kw_only=True):
     hop_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be used."""
+        """Refuse invalid values."""
         if self.by not in WAYS:
-            raise RecipeError("by: there is no such way to cut", found=str(self.by), expected=" or ".join(WAYS))
+            raise RecipeError("by: unknown method", found=str(self.by), expected=" or ".join(WAYS))
         for name in ("min_seconds", "max_seconds", "hop_seconds"):
             _check_seconds(name, getattr(self, name), 1e-6, "a number of seconds of 0.000001 or more")
         _check_seconds("min_silence", self.min_silence, 0.0, "a number of seconds of 0 or more")
@@ -159,13 +159,13 @@ class CutConfig(Struct, frozen=True, kw_only=True):
             force_setattr(self, name, float(getattr(self, name)))
         if self.min_seconds > self.max_seconds:
             raise RecipeError(
-                "min_seconds is above max_seconds: no window can be as long as that",
+                "min_seconds is above max_seconds",
                 found=f"min_seconds {self.min_seconds:g}, max_seconds {self.max_seconds:g}",
                 expected="min_seconds of at most max_seconds",
             )
         if self.hop_seconds is not None and self.by != "hop":
             raise RecipeError(
-                "hop_seconds is for cutting by hop", found="by: silence", fix="add by: hop, or leave hop_seconds out"
+                "hop_seconds requires `by: hop`", found="by: silence", fix="add by: hop, or leave hop_seconds out"
             )
 
     @property

@@ -23,7 +23,7 @@ from playhead.types import IntArray
 
 
 class Curated(Struct, frozen=True):
-    """A row that is done: its line, good until the next row's, the lines of its kept windows, and its facts."""
+    """A processed row: its line, valid until the next row, the lines of its kept windows, and its facts."""
 
     line: bytes | bytearray
     windows: bytes
@@ -31,9 +31,9 @@ class Curated(Struct, frozen=True):
 
 
 class Curator:
-    """Does row after row.
+    """Processes rows one by one.
 
-    Law: a line has the values and the order of keys of what both stages' plain functions give.
+    Law: a line has the values and the order of keys that both stages' plain functions return.
     """
 
     def __init__(self, config: WindowConfig, *, loss_details: bool = True) -> None:
@@ -44,7 +44,7 @@ class Curator:
         self._line = bytearray(1 << 18)
 
     def curate(self, line: bytes, file: str = "", number: int = 0) -> Curated:
-        """Raises a RowError that says what is wrong with the line. `file` and row number are its source."""
+        """Raises a RowError that describes the problem. `file` and row number are the source of the line."""
         done = self.quickly(line, file, number) if self._suits else None
         return self.plainly(read_row(line), file, number) if done is None else done
 
@@ -69,14 +69,14 @@ class Curator:
         found = filter_overlaps(built, self._config)
         ended = perf_counter()
         line = write_row(found)
-        # A row without windows keeps the `filtered_windows` that it brought along; those are not from this run.
+        # A row without windows keeps the `filtered_windows` of its input; those are not from this run.
         windows = built["windows"]
         times = [times_of(window) for window in windows]
-        heard = np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64)
+        num_speakers = np.array([len(speaker_durations(window["segments"])) for window in windows], dtype=np.int64)
         kept = among(times, found["filtered"]) if windows else []
         done = WindowedRow(
             found,
-            heard,
+            num_speakers,
             overlaps_of(times),
             kept,
             overlaps_of([times[i] for i in kept]),
@@ -92,7 +92,7 @@ class Curator:
             done.row["stats"],
             WindowConfig.reasons,
             done.row["total_dur_list_window"] if has_windows else [],
-            done.heard,
+            done.num_speakers,
             done.overlaps,
             done.kept,
             done.kept_overlaps,
@@ -107,13 +107,13 @@ class Curator:
 
 
 class Cutter:
-    """Does row after row. Every window that is cut is kept."""
+    """Processes rows one by one. Every window that is cut is kept."""
 
     def __init__(self, config: CutConfig) -> None:
         self._config = config
 
     def curate(self, line: bytes, file: str = "", number: int = 0) -> Curated:
-        """Raises a RowError that says what is wrong with the line. `file` and row number are its source."""
+        """Raises a RowError that describes the problem. `file` and row number are the source of the line."""
         row = read_row(line)
         began = perf_counter()
         check_row(row, required=("audio_filepath",))
@@ -149,7 +149,7 @@ def _facts(
     kept_overlaps: FloatArray,
     **numbers: float,
 ) -> RowFacts:
-    """Of a row's stats, of all its windows, and of those that are kept, by number."""
+    """The facts of a row: from its stats, all its windows, and the numbers of those that are kept."""
     added = {
         "num_rows": 1,
         "num_segments": stats["total_segments"],

@@ -26,7 +26,7 @@ class TimeSpan(NamedTuple):
 
 
 def union(spans: Iterable[TimeSpan], nearer_than: int = 0) -> list[TimeSpan]:
-    """What any of the spans covers, and the gaps nearer than so much. Spans that only touch stay apart."""
+    """The union of the spans; gaps shorter than `nearer_than` are filled. Spans that only touch stay separate."""
     found: list[TimeSpan] = []
     for span in sorted(spans):
         if found and span.start - found[-1].end < nearer_than:
@@ -37,7 +37,7 @@ def union(spans: Iterable[TimeSpan], nearer_than: int = 0) -> list[TimeSpan]:
 
 
 def minus(spans: Sequence[TimeSpan], others: Sequence[TimeSpan]) -> list[TimeSpan]:
-    """What of the spans none of the others covers. Both sorted; the others may overlap."""
+    """`spans` minus `others`. Both are sorted; `others` may overlap."""
     found = []
     first = 0
     for span in spans:
@@ -56,11 +56,11 @@ def minus(spans: Sequence[TimeSpan], others: Sequence[TimeSpan]) -> list[TimeSpa
 
 
 _TICKS = 1_000_000
-_MOST_WINDOWS = 1_000_000  # of a recording; more are times in another unit, and would fill the memory
+_MOST_WINDOWS = 1_000_000  # of a recording; more means times in another unit, and would exhaust the memory
 
 
 class Cut(NamedTuple):
-    """A window in seconds, and its first and last segment; where it has none, the last comes before the first."""
+    """A window in seconds, and its first and last segment; without segments, the last is before the first."""
 
     start: float
     end: float
@@ -70,7 +70,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Cuts:
-    """Law: every moment of speech is in a window, or in exactly one loss."""
+    """The windows and losses of a recording. Law: every moment of speech is in a window, or in exactly one loss."""
 
     windows: list[Cut]
     losses: dict[str, SpeechLoss]
@@ -78,7 +78,7 @@ class Cuts:
 
 
 def cut(segments: Sequence[Mapping[str, Any]], duration: float | None, config: CutConfig) -> Cuts:
-    """Cut a recording. Laws: windows come in order, are as long as `config` says and, by silence, are disjoint.
+    """Cut a recording. Laws: windows are in order, have lengths within `config` and, by silence, are disjoint.
 
     Segments have a `start` and an `end`, and are sorted by their start. Without a duration the recording ends with
     the last of them.
@@ -106,11 +106,11 @@ def cut(segments: Sequence[Mapping[str, Any]], duration: float | None, config: C
 
 
 def _check_number(spans: Sequence[TimeSpan], duration: float | None, config: CutConfig) -> None:
-    """Refuse a recording of more windows than any has."""
+    """Refuse a recording with too many windows."""
     end = max((span.end for span in spans), default=0) if duration is None else ticks(duration)
     if config.by == "hop":
         length, each = end, config.max_seconds if config.hop_seconds is None else config.hop_seconds
-    else:  # parted speech; windows that end at silences are no more than the segments
+    else:  # split speech; windows that end at silences are no more than the segments
         length, each = sum(span.length for span in spans), config.max_seconds
     if length // ticks(each) > _MOST_WINDOWS:
         raise RowError(
@@ -122,9 +122,9 @@ def _check_number(spans: Sequence[TimeSpan], duration: float | None, config: Cut
 
 
 def _by_silence(speech: Sequence[TimeSpan], config: CutConfig) -> list[TimeSpan]:
-    """Windows from where speech begins to where it ends. Speech above the maximum is parted, at the maximum.
+    """Windows from where speech begins to where it ends. Speech longer than the maximum is split at the maximum.
 
-    Speech that reaches no minimum, not even with what follows, is left out.
+    Speech shorter than the minimum, even together with what follows, is left out.
     """
     least, most = ticks(config.min_seconds), ticks(config.max_seconds)
     windows: list[TimeSpan] = []
@@ -146,7 +146,7 @@ def _by_silence(speech: Sequence[TimeSpan], config: CutConfig) -> list[TimeSpan]
 
 
 def _last_before_the_longest_silence(speech: Sequence[TimeSpan], choice: range, earliest: int) -> int | None:
-    """The speech after which to cut: the last of all, or before the longest silence, of equal ones the later."""
+    """The speech after which to cut: the last of all, or before the longest silence; of equal silences, the later."""
     best, longest = None, -1
     for i in choice:
         if speech[i].end < earliest:
@@ -165,7 +165,7 @@ def _has_to_be_parted(span: TimeSpan, start: int, most: int) -> bool:
 
 
 def _by_hop(end: int, config: CutConfig) -> tuple[list[TimeSpan], list[TimeSpan]]:
-    """A window every hop, up to the first that reaches the end; and that one apart, if it is too short."""
+    """A window every hop, up to the first that reaches the end; that one is separate if it is too short."""
     least, most = ticks(config.min_seconds), ticks(config.max_seconds)
     hop = most if config.hop_seconds is None else ticks(config.hop_seconds)
     windows: list[TimeSpan] = []
@@ -181,7 +181,7 @@ def _by_hop(end: int, config: CutConfig) -> tuple[list[TimeSpan], list[TimeSpan]
 
 def _with_segments(windows: Sequence[TimeSpan], segments: Sequence[TimeSpan]) -> list[Cut]:
     starts = [segment.start for segment in segments]
-    latest: list[int] = []  # the latest end so far: rising, though the ends need not be
+    latest: list[int] = []  # the latest end so far, which is sorted even if the ends are not
     for segment in segments:
         latest.append(max(segment.end, latest[-1] if latest else 0))
     found = []
@@ -202,7 +202,7 @@ def _spans(segments: Sequence[Mapping[str, Any]]) -> list[TimeSpan]:
         if i and spans[i].start < spans[i - 1].start:
             raise RowError(
                 f"segments[{i}]",
-                "starts before the one before it",
+                "starts before the previous segment",
                 found=f"start {start:g} after start {spans[i - 1].start / _TICKS:g}",
                 expected="segments sorted by start",
             )
@@ -232,8 +232,8 @@ _OF_THE_WHOLE = ("text", "words")
 def cut_row(row: Mapping[str, Any], config: CutConfig) -> dict[str, Any]:
     """The row without its `segments`, with `windows` (each `segments`, `start`, `end`) and `stats`.
 
-    A segment that a window parts has the window's bounds there, and neither `text` nor `words`: which of them fall
-    into the part is not known. `stats` are counts and seconds: `total_segments`, `total_dur` of speech, and
+    A segment that a window splits has the window's bounds there, and neither `text` nor `words`: which of them fall
+    into the part is unknown. `stats` are counts and seconds: `total_segments`, `total_dur` of speech, and
     `lost_*`, `dur_lost_*` for every reason.
     """
     segments = row.get("segments", [] if config.by == "hop" else None)
@@ -255,7 +255,7 @@ def _parts(segments: list[dict[str, Any]], window: Cut, duration: float | None) 
         segment = whole if duration is None or whole["end"] <= duration else {**whole, "end": duration}
         early, late = ticks(segment["start"]) < ticks(window.start), ticks(segment["end"]) > ticks(window.end)
         if early and ticks(segment["end"]) <= ticks(window.start):
-            continue  # it was over before, and a longer one around it was not
+            continue  # it ended before, inside a longer one that did not
         times = {**({"start": window.start} if early else {}), **({"end": window.end} if late else {})}
         left_out = _OF_THE_WHOLE if times else ()
         parts.append({name: times.get(name, value) for name, value in segment.items() if name not in left_out})

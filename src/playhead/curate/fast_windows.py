@@ -1,4 +1,4 @@
-"""The fast way through both stages: kernels over a row's numbers, and each segment encoded once.
+"""The fast path through both stages: kernels over a row's numbers, and each segment encoded once.
 
 msgspec checks that a row has the usual types. The texts of segments are then put into windows as `msgspec.Raw`.
 """
@@ -68,12 +68,12 @@ class _Row(Struct, frozen=True):
 
 
 class WindowedRow(Struct, frozen=True):
-    """What `filter_overlaps` gives, with segments as texts; of windows, how many speak and how much they overlap; the
-    numbers of the kept windows, with their overlaps and segments; and the seconds that each stage took.
+    """The result of `filter_overlaps`, with segments as texts; the speakers and overlaps of windows; the numbers of the
+    kept windows, with their overlaps and segments; and the seconds that each stage took.
     """
 
     row: CurateRow
-    heard: IntArray
+    num_speakers: IntArray
     overlaps: FloatArray
     kept: list[int]
     kept_overlaps: FloatArray
@@ -90,7 +90,7 @@ def suits(config: WindowConfig) -> bool:
 def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) -> WindowedRow | None:
     """Both stages; None for a row that is bad, is unusual, or has too low a sample rate.
 
-    Law: where it is not None, the row's JSON has the values and the order of keys of what the plain stages give.
+    Law: if it is not None, the row's JSON has the values and the order of keys that the plain stages return.
     """
     began = perf_counter()
     try:
@@ -121,7 +121,7 @@ def curate_fast(row: Any, config: WindowConfig, *, loss_details: bool = True) ->
     kept_segments = [_take(segments, judged.windows[i]) for i in found.kept]
     return WindowedRow(
         filtered,
-        judged.heard,
+        judged.num_speakers,
         found.overlaps,
         found.kept,
         found.kept_overlaps,
@@ -183,7 +183,7 @@ class _Parts(NamedTuple):
 
 
 def _cut_parts(segments: list[CurateRow], speech: _Speech, grown: IntArray, config: WindowConfig) -> _Parts | None:
-    """None where words are not in the order of their ends; raises a ValidationError where they are unusual."""
+    """None if words are not in the order of their ends; raises a ValidationError if they are unusual."""
     stops, _, cuts = grown.tolist()
     word_ends: dict[int, list[float]] = {}
     for stop in {stop for stop, cut in zip(stops, cuts, strict=True) if cut != NOT_CUT}:
@@ -211,7 +211,7 @@ class _Judged(NamedTuple):
     windows: list[list[int]]
     starts: FloatArray
     ends: FloatArray
-    heard: IntArray
+    num_speakers: IntArray
     seconds: list[list[float]]
     lost_runs: list[list[int]]
     losses: list[tuple[int, float]]
@@ -222,7 +222,7 @@ def _judge(speech: _Speech, grown: IntArray, parts: _Parts, config: WindowConfig
     part_whole = np.zeros(len(part_ends), dtype=np.bool_)
     if speech.any_whole:
         part_whole[:] = [_is_whole(part["start"], part["end"]) for part in parts.segments]
-    windows, lost_runs, starts, ends, heard, seconds, whole, lost, lost_seconds = judge_windows(
+    windows, lost_runs, starts, ends, num_speakers, seconds, whole, lost, lost_seconds = judge_windows(
         speech.start,
         speech.end,
         speech.whole,
@@ -241,7 +241,7 @@ def _judge(speech: _Speech, grown: IntArray, parts: _Parts, config: WindowConfig
         for i, j in np.argwhere(whole).tolist():
             shown[i][j] = int(shown[i][j])
     losses = list(zip(lost.tolist(), lost_seconds.tolist(), strict=True))
-    return _Judged(windows.tolist(), starts, ends, heard, shown, lost_runs.tolist(), losses)
+    return _Judged(windows.tolist(), starts, ends, num_speakers, shown, lost_runs.tolist(), losses)
 
 
 def _take(items: list[_Item], run: list[int]) -> list[_Item]:
@@ -252,7 +252,7 @@ def _take(items: list[_Item], run: list[int]) -> list[_Item]:
 def _build(
     row: CurateRow, segments: list[CurateRow], judged: _Judged, config: WindowConfig, loss_details: bool
 ) -> CurateRow:
-    """What `build_windows` gives, with segments as texts; each segment and each part is encoded once."""
+    """The result of `build_windows`, with segments as texts; each segment and each part is encoded once."""
     texts = list(map(Raw, _encode_lines(segments).split(b"\n")))
     windows = [
         {"segments": _take(texts, run), "speaker_durations": seconds}

@@ -18,13 +18,13 @@ from playhead.store import File, Files, Stamp, is_url, list_files, requests_cost
 SUFFIXES = (".jsonl", ".json")
 LIMITS = ScanLimits(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
 
-_REMOTE_BYTES = 1 << 23  # a request for a little costs as much as one for more
+_REMOTE_BYTES = 1 << 23  # a small request costs as much as a larger one
 _ROWS_TO_A_MARK = 256
 _KEPT_BYTES = 1 << 23
 
 
 class CurateInput(Struct, frozen=True):
-    """A file, and what it was when the run began."""
+    """A file, and its stamp when the run began."""
 
     path: str
     stamp: Stamp
@@ -56,14 +56,14 @@ class InputSurvey(Struct, frozen=True):
 def find_inputs(files: Files, words: Sequence[str], out: Path) -> list[CurateInput]:
     """The files that paths, directories and patterns name, in that order. Law: none twice, none inside `out`.
 
-    A directory may hold `out`: what is in that is not among its manifests, or a second run would find the first one's.
+    A directory may contain `out`, whose files are skipped: otherwise a second run would read those of the first.
     """
     patterns = [pattern for word in words for pattern in _within(files, word, out.resolve())]
     paths = list_files(files, patterns)
     inside = [path for path in paths if _is_in(path, out.resolve())]
     if inside:
         raise RecipeError(
-            f"{inside[0]}: lies in the directory to write to",
+            f"{inside[0]}: is inside the output directory",
             found=f"--out {out}",
             expected="inputs and outputs in separate directories",
             fix="choose another --out",
@@ -72,7 +72,7 @@ def find_inputs(files: Files, words: Sequence[str], out: Path) -> list[CurateInp
 
 
 def _within(files: Files, word: str, out: Path) -> list[str]:
-    """The manifests in a directory, or under a prefix of a store; what is not a directory stands for itself."""
+    """The manifests in a directory, or under a prefix of a store; any other path stands for itself."""
     is_prefix = is_url(word) and not has_magic(word) and not word.endswith(SUFFIXES)
     if not is_prefix and not Path(word).is_dir():
         return [word]
@@ -136,7 +136,7 @@ def _repeated(surveys: Sequence[InputSurvey], repeat: int) -> Iterable[InputSurv
 
 
 class SpanReader:
-    """Reads span after span. The rows of small files are kept, for spans that come again in every repetition."""
+    """Reads spans in order. The rows of small files are cached, for spans that recur in every repetition."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""One shard: rows in, rows with windows out, beside the parts of what all shards share."""
+"""One shard: rows in, rows with windows out, and its parts of the shared outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from playhead.store import Files, replacing
 OnError = Literal["stop", "reject"]
 
 _START_WRITING_BYTES = 1 << 23
-_BUFFER_BYTES = 1 << 20  # fewer and larger writes take the system half the time
+_BUFFER_BYTES = 1 << 20  # fewer and larger writes take half the time
 
 
 class RejectedRow(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class RejectedRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class CurateJob:
-    """Makes one shard. Law: what it writes depends on the spans and the parameters only."""
+    """Makes one shard. Law: its output depends only on the spans and the parameters."""
 
     files: Files
     number: int
@@ -57,7 +57,7 @@ class CurateJob:
         return CurateLayout.shard_name(self.number)
 
     def run(self) -> CurateSummary:
-        """The mark that the shard is done is written last."""
+        """Process the rows; the marker of a finished shard is written last."""
         began = perf_counter()
         layout = CurateLayout(self.out)
         with ExitStack() as files, _without_collecting():
@@ -107,7 +107,7 @@ class CurateJob:
                 yield path, number, line, raw
 
     def _refuse(self, error: RowError, path: str, line: int, raw: bytes, rejects: _Rejects) -> None:
-        """Write the row down, or stop."""
+        """Record the rejected row, or raise its error."""
         if self.on_error == "stop":
             error.fix = "correct or remove it; or leave out rows like it with --on-error reject"
             raise error.at(f"{path}, line {line:,}")
@@ -116,7 +116,7 @@ class CurateJob:
 
 
 class _Rejects:
-    """A file of rejected rows that is there only if there are any."""
+    """A file of rejected rows, created only if there are any."""
 
     def __init__(self, path: Path, files: ExitStack) -> None:
         self._path, self._files = path, files
@@ -141,7 +141,7 @@ def _curator(config: WindowConfig | CutConfig, loss_details: bool) -> Curator | 
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """No garbage collection: a row leaves no cycles behind, and looking for them takes a tenth of the time."""
+    """No garbage collection: rows create no cycles, and searching for them takes a tenth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -152,7 +152,7 @@ def _without_collecting() -> Iterator[None]:
 
 
 def _start_writing(file: BinaryIO, num_bytes: int) -> None:
-    """Let the system begin to write the last bytes to disk, so that little is left to wait for in fsync."""
+    """Ask the system to start writing the last bytes to disk, so that fsync has little left to do."""
     if hasattr(os, "posix_fadvise"):
         file.flush()
         os.posix_fadvise(file.fileno(), file.tell() - num_bytes, num_bytes, os.POSIX_FADV_DONTNEED)

@@ -1,6 +1,6 @@
-"""Kernels: which segments make a window and who speaks in it; which windows stay, and how much they overlap.
+"""Kernels: which segments make a window and its speakers; which windows are kept, and how much they overlap.
 
-Times arrive as floats beside flags of the durations that are whole: in Python a sum of whole numbers is one.
+Times are floats with flags for whole durations: in Python a sum of whole numbers is whole.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def grow_windows(
         if low[first]:
             continue
         limit = starts[first] + max_duration
-        heard = 0
+        num_speakers = 0
         for at in range(first, count):
             grown[0, first] = at
             if low[at]:
@@ -62,9 +62,9 @@ def grow_windows(
             if speaker == NO_SPEAKER:
                 break
             if speaker >= FIRST_NAME and last_start[speaker] != first:
-                if heard + 1 > max_speakers:
+                if num_speakers + 1 > max_speakers:
                     break
-                heard += 1
+                num_speakers += 1
                 last_start[speaker] = first
             if over:
                 grown[2, first] = PART_TAKEN
@@ -98,7 +98,7 @@ def judge_windows(
     """
     count, num_windows, num_lost = starts.size, 0, 0
     windows, lost_runs = np.empty((count, 4), dtype=np.int64), np.empty((count, 4), dtype=np.int64)
-    heard, window_starts, window_ends = np.zeros(count, dtype=np.int64), np.zeros(count), np.zeros(count)
+    speaker_counts, window_starts, window_ends = np.zeros(count, dtype=np.int64), np.zeros(count), np.zeros(count)
     seconds = np.zeros((count, _SHOWN_SPEAKERS))
     seconds_whole = np.zeros((count, _SHOWN_SPEAKERS), dtype=np.bool_)
     lost, lost_seconds = np.zeros(_NUM_REASONS, dtype=np.int64), np.zeros(_NUM_REASONS)
@@ -122,7 +122,7 @@ def judge_windows(
             elif low[stop]:
                 _lose(_NEXT_BW, own, lost, lost_seconds)
             continue
-        num_heard = 0
+        num_speakers = 0
         for at in range(first, first + size):
             speaker = speakers[at]
             if speaker < FIRST_NAME:
@@ -130,18 +130,18 @@ def judge_windows(
             if last_start[speaker] != first:
                 last_start[speaker] = first
                 total[speaker], total_whole[speaker] = 0.0, True
-                order[num_heard] = speaker
-                num_heard += 1
+                order[num_speakers] = speaker
+                num_speakers += 1
             total[speaker] += (ends[at] if at < after else part_ends[part]) - starts[at]
             total_whole[speaker] &= whole[at] if at < after else part_whole[part]
-        if not bounds[1] <= num_heard <= bounds[2]:
+        if not bounds[1] <= num_speakers <= bounds[2]:
             _lose(_SPK, own, lost, lost_seconds)
             continue
-        _sort_by_seconds(order, num_heard, total)
-        for i in range(min(_SHOWN_SPEAKERS, num_heard)):
+        _sort_by_seconds(order, num_speakers, total)
+        for i in range(min(_SHOWN_SPEAKERS, num_speakers)):
             seconds[num_windows, i] = total[order[i]]
             seconds_whole[num_windows, i] = total_whole[order[i]]
-        heard[num_windows] = num_heard
+        speaker_counts[num_windows] = num_speakers
         window_starts[num_windows], window_ends[num_windows] = starts[first], end
         _note_run(windows[num_windows], first, after, part, count, grown[0, first])
         num_windows += 1
@@ -150,7 +150,7 @@ def judge_windows(
         lost_runs[:num_lost],
         window_starts[:num_windows],
         window_ends[:num_windows],
-        heard[:num_windows],
+        speaker_counts[:num_windows],
         seconds[:num_windows],
         seconds_whole[:num_windows],
         lost,

@@ -1,4 +1,4 @@
-"""`windows.jsonl`: a line for each kept window, which a recipe reads as it is."""
+"""`windows.jsonl`: a line for each kept window, which a recipe can read directly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class Turn(msgspec.Struct, gc=False):
-    """What one speaker says before another does; seconds in the recording."""
+    """A turn of one speaker; times are seconds in the recording."""
 
     speaker: Any
     start: float
@@ -77,7 +77,7 @@ def _window_line(
 
 
 def speakers_of(segments: list[CurateRow]) -> tuple[Any, ...]:
-    """Who speaks, in the order of first words."""
+    """The speakers, in the order of their first words."""
     return tuple({segment["speaker"]: None for segment in segments if segment.get("speaker")})
 
 
@@ -87,7 +87,7 @@ def window_id(audio: bytes, start: float, end: float) -> str:
 
 
 def number_twins(names: list[str]) -> list[str]:
-    """Names of which none is twice: the second of equals has `-2`, and so on."""
+    """Unique names: the second of equals gets `-2`, and so on."""
     if len(set(names)) == len(names):
         return names
     seen: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""The output directory: its files, and what the run that wrote them was asked to do.
+"""The output directory: its files, and the request of the run that wrote them.
 
-A later run of the same request goes on; any other is refused with what differs.
+A later run of the same request resumes; any other is refused with what differs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN = (
 )
 _VERSION = 1
 _SHOWN = 5
-TIMED = ("summary.json", "report.html")  # these contain times, so no two are the same
+TIMED = ("summary.json", "report.html")  # these contain times, so they differ between runs
 _HALF = (".rows-*.tmp", ".windows.*.tmp", ".rejected.*.tmp", ".summary.*.tmp", ".report.*.tmp", ".curate.*.tmp")
 
 
@@ -60,7 +60,7 @@ class CurateLayout:
         return self.work / f"rejected-{number:05d}.jsonl"
 
     def own_files(self) -> list[Path]:
-        """What an earlier run left, finished or not."""
+        """The files of an earlier run, finished or not."""
         return sorted(path for pattern in _OWN for path in self.out.glob(pattern))
 
     def make(self) -> None:
@@ -68,17 +68,17 @@ class CurateLayout:
             self.work.mkdir(parents=True, exist_ok=True)
 
     def clear(self) -> None:
-        """Remove what an earlier run left, the ledger last."""
+        """Remove the files of an earlier run, the ledger last."""
         with writing_to(self.out):
             self.remove_work()
-            for described in self.out.glob("audio-*.tar.done"):  # tars of other windows would be taken for these
+            for described in self.out.glob("audio-*.tar.done"):  # tars of other windows would be mistaken for these
                 described.with_suffix("").unlink(missing_ok=True)
                 described.unlink()
             for path in sorted(self.own_files(), key=lambda path: path == self.ledger):
                 path.unlink()
 
     def remove_half_files(self) -> None:
-        """Remove what a kill left half written."""
+        """Remove partial files left by a kill."""
         with writing_to(self.out):
             for pattern in _HALF:
                 for path in self.out.glob(pattern):
@@ -116,11 +116,11 @@ def write_ledger(layout: CurateLayout, ledger: CurateLedger) -> None:
 
 
 def read_ledger(layout: CurateLayout, request: CurateRequest) -> CurateLedger | None:
-    """The ledger of an earlier run of the same request; None where there was no run. Anything else is refused."""
+    """The ledger of an earlier run of the same request; None if there was no run. Any other run is refused."""
     if not layout.ledger.exists():
         left = layout.own_files()
         if left:
-            raise refusal(layout, [f"{left[0].name} is there, and no curate.json that says what it is"])
+            raise refusal(layout, [f"{left[0].name} exists, but no curate.json describes it"])
         return None
     try:
         found = msgspec.json.decode(layout.ledger.read_bytes(), type=CurateLedger)
@@ -137,7 +137,7 @@ def read_ledger(layout: CurateLayout, request: CurateRequest) -> CurateLedger | 
 
 
 def differences_of(before: CurateRequest, now: CurateRequest) -> list[str]:
-    """In what two requests differ, in words."""
+    """The differences between two requests, as text."""
     if before.stage != now.stage:
         return [f"`curate {before.stage}` before, `curate {now.stage}` now"]
     pairs = [(name, before.parameters.get(name), value) for name, value in now.parameters.items()]
@@ -156,11 +156,11 @@ def _input_differences(before: tuple[CurateInput, ...], now: tuple[CurateInput, 
 
 
 def refusal(layout: CurateLayout, differences: list[str]) -> PrepareError:
-    """The error for a directory that this run cannot go on with, because of these differences."""
+    """The error for a directory that this run cannot resume, because of these differences."""
     more = f"; and {len(differences) - _SHOWN:,} more" if len(differences) > _SHOWN else ""
     return PrepareError(
         f"{layout.out}: holds the outputs of another run",
         found="; ".join(differences[:_SHOWN]) + more,
-        expected="an empty directory, or a run of the same inputs and parameters to go on with",
+        expected="an empty directory, or a run of the same inputs and parameters to resume",
         fix="choose another --out, or write it again with --force",
     )

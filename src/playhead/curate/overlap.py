@@ -22,10 +22,10 @@ _WITHOUT_WINDOWS: CurateRow = {
 
 
 def filter_overlaps(row: CurateRow, config: WindowConfig) -> CurateRow:
-    """The row with `filtered_windows` and what belongs to them.
+    """The row with `filtered_windows` and their statistics.
 
-    Law: equal to the row that NeMo Curator's ALM overlap stage makes of what `build_windows` gives, in values, kinds
-    of numbers and order of keys. Windows of equal times are kept or dropped together.
+    Law: equal to the row that NeMo Curator's ALM overlap stage makes from the result of `build_windows`, in values,
+    kinds of numbers and order of keys. Windows of equal times are kept or dropped together.
     """
     times = [times_of(window) for window in row.get("windows") or []]
     kept = keep_apart(times, config.overlap_percentage / 100, config.target_duration)
@@ -67,7 +67,7 @@ def among(times: list[Times], kept: list[Times]) -> list[int]:
 
 
 def keep_apart(times: list[Times], threshold: float, target: float) -> list[Times]:
-    """The times that stay, by start and end; of two that overlap too much, the nearer to the target stays."""
+    """The times that are kept, by start and end; of two that overlap too much, the one nearer to the target is kept."""
     ordered = sorted(times, key=lambda pair: (pair[1], pair[0]))
     gone = [False] * len(ordered)
     for i, one in enumerate(ordered):
@@ -78,7 +78,7 @@ def keep_apart(times: list[Times], threshold: float, target: float) -> list[Time
                 continue
             if ordered[j][1] >= one[0]:
                 break
-            if not overlap_ratio(one, ordered[j]) >= threshold:  # so written for a ratio that is not a number
+            if not overlap_ratio(one, ordered[j]) >= threshold:  # written this way so that a NaN ratio is handled
                 continue
             if _first_stays(one[0] - one[1], ordered[j][0] - ordered[j][1], target):
                 gone[j] = True

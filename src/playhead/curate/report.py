@@ -1,4 +1,4 @@
-"""`report.html`: what a run found and did, on one page that needs nothing else. Its plots are SVG without script."""
+"""`report.html`: the results of a run on one self-contained page. Its plots are SVG without scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playhead.web_page import cards, document, pairs, section, table
 
 WIDTH, HEIGHT = 400, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 10, 42
-_LABELS = 5  # of a scale; so many fit under a plot
+_LABELS = 5  # of a scale; this many fit under a plot
 _WHOLE_LABELS = 12
 
 
@@ -74,7 +74,7 @@ def _grid_line(count: int, most: int) -> str:
 
 
 def report_html(summary: CurateSummary) -> str:
-    """The page. Law: it holds no script and asks no other server for anything."""
+    """The page. Law: it contains no script and makes no requests."""
     sections = [
         _figures(summary),
         section("Where segments were lost", _losses(summary)),

@@ -13,7 +13,7 @@ from playhead.recipe.words import describe
 
 CurateRow = dict[str, Any]
 
-REQUIRED = ("segments", "audio_sample_rate", "audio_filepath")  # as NeMo Curator's stage asks for
+REQUIRED = ("segments", "audio_sample_rate", "audio_filepath")  # as NeMo Curator's stage requires
 _EXPECTED = {
     "segments": "a list of segments",
     "audio_sample_rate": "a number of hertz",
@@ -102,7 +102,7 @@ def _check_segment(segment: Any, place: str) -> None:
 
 
 def check_words(segment: CurateRow, place: str) -> list[CurateRow]:
-    """The words of a segment that is to be cut."""
+    """Check the words of a segment that will be cut."""
     words = segment.get("words", [])
     if not isinstance(words, list):
         raise RowError(f"{place}.words", "not a list", found=describe(words), expected="a list of words")
@@ -125,7 +125,7 @@ def _number(value: Any, field: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise RowError(field, "not a finite number", found=describe(value), expected="a number")
     if abs(value) > _LARGEST:
-        raise RowError(field, "too large", found="a number above 1e300", expected="a number that sums can be made of")
+        raise RowError(field, "too large", found="a number above 1e300", expected="a number up to 1e300")
 
 
 decode = msgspec.json.Decoder().decode

@@ -33,7 +33,7 @@ _COPY_BYTES = 1 << 22
 
 
 class CurateProgress(Struct, frozen=True):
-    """Shards and rows that are done, of all there are."""
+    """Shards and rows that are done, and their totals."""
 
     done_shards: int
     total_shards: int
@@ -79,7 +79,9 @@ def curate_windows(
         raise RecipeError("rows per shard and repetitions are counts", expected="1 or more")
     if is_url(str(out)):
         raise RecipeError(
-            f"{out}: nothing is written to stores yet", expected="a directory", fix="write to a directory and copy it"
+            f"{out}: cannot write to object stores",
+            expected="a directory",
+            fix="write to a directory and copy it",
         )
     if shards is not None and shards.kind == "flac":
         import_soundfile()  # a missing extra is reported before hours of work
@@ -109,7 +111,7 @@ def curate_windows(
 
 @dataclass(frozen=True)
 class _Work:
-    """How the work is done."""
+    """Options that do not change the outputs."""
 
     files: Files
     config: WindowConfig | CutConfig
@@ -144,13 +146,13 @@ def _curate(layout: CurateLayout, request: CurateRequest, work: _Work) -> Curate
     resumed = plan.run()
     summary = _finish(layout, plan, began)
     write_ledger(layout, CurateLedger(request, _sizes(layout)))
-    layout.remove_half_files()  # of workers that were lost on the way
+    layout.remove_half_files()  # of workers that were lost
     layout.remove_work()
     return CurateReport(str(layout.out), True, resumed, summary)
 
 
 class _Plan:
-    """The shards of a request, and what is known of those that are done."""
+    """The shards of a request, and the summaries of finished ones."""
 
     def __init__(self, request: CurateRequest, surveys: list[InputSurvey], work: _Work, layout: CurateLayout) -> None:
         self._request, self._surveys, self._work, self._layout = request, surveys, work, layout
@@ -159,7 +161,7 @@ class _Plan:
         self._failures: dict[int, PlayheadError] = {}
 
     def run(self) -> int:
-        """Make the shards that are not there; returns how many were. The first failure in row order is raised."""
+        """Make the missing shards; returns how many existed. The first failure in row order is raised."""
         marked = {number for number in range(self.num_shards) if self._is_done(number)}
         done_shards = len(marked)
 
@@ -175,7 +177,7 @@ class _Plan:
                 self._work.progress(CurateProgress(done_shards, self.num_shards, rows, self.total_rows))
 
         engine = self._work.engine
-        if isinstance(engine, Local):  # no process for nothing
+        if isinstance(engine, Local):  # do not start processes without work
             engine = Local(max(1, min(engine.workers, self.num_shards - len(marked))))
         engine.run(self._jobs(marked), done)
         if self._failures:
@@ -183,7 +185,7 @@ class _Plan:
         return len(marked)
 
     def _jobs(self, marked: set[int]) -> Iterator[CurateJob]:
-        """Shards before a failing one are under way when it fails, so that the first failure is always found."""
+        """Shards before a failing one have started when it fails, so that the first failure is always found."""
         request = self._request
         shards = spans_of_shards(self._surveys, request.repeat, request.rows_per_shard)
         for number, spans in enumerate(shards):
@@ -196,7 +198,7 @@ class _Plan:
                 )
 
     def _is_done(self, number: int) -> bool:
-        """A shard that rows were left out of is done again by a run that is to stop at them."""
+        """A shard with rejected rows is done again by a run that must stop at them."""
         mark, shard = self._layout.mark(number), self._layout.shard(number)
         summary = _read_summary(mark) if mark.exists() and shard.exists() else None
         if summary is None or (summary.rejected and self._work.on_error == "stop"):

@@ -1,7 +1,7 @@
 """Parameters by name, from a YAML file, `key=value` words and flags -> a checked value.
 
 NeMo Curator's own `pipeline.yaml` is read too, its `stages` by their class names. Its reader and writer are what the
-command does with its inputs and `--out`; what configures Hydra and the backend has no part in the windows.
+command does with its inputs and `--out`; settings of Hydra and the backend do not affect the windows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_pipeline(found: Mapping[str, Any]) -> bool:
 
 
 def parameters_of(found: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """The parameters of the two stages that make windows. Both must be there, once, and no stage that is not known."""
+    """The parameters of the two stages that make windows. Each must occur once; unknown stages are refused."""
     stages = found["stages"]
     if not isinstance(stages, list):
         raise _refused(f"{file}: stages: not a list", describe(stages))
@@ -56,7 +56,7 @@ def _class_of(stage: Any, place: str) -> str:
         raise _refused(f"{place}: names no class", describe(stage))
     name = target.rpartition(".")[2]
     if name not in (_BUILDER, _OVERLAP) and name.removeprefix("ALM") not in _AROUND:
-        raise _refused(f"{place}: a stage that is not known here", target)
+        raise _refused(f"{place}: unknown stage", target)
     return name
 
 
@@ -68,7 +68,7 @@ def _refused(problem: str, found: str | None) -> RecipeError:
     return RecipeError(
         problem,
         found=found,
-        expected=f"`stages` with one {_BUILDER} and one {_OVERLAP}, and else a reader and a writer of manifests",
+        expected=f"`stages` with one {_BUILDER} and one {_OVERLAP}, besides a reader and a writer of manifests",
         fix=f"write the parameters flat: {_FLAT}",
     )
 
@@ -129,4 +129,4 @@ def _named(kind: type[Config], file: Path) -> dict[str, Any]:
 def _unknown(name: str, known: list[str]) -> RecipeError:
     near = nearest(name, known)
     fix = f"did you mean `{near[0]}`?" if near else None
-    return RecipeError(f"{name}: no parameter has this name", expected=f"one of: {', '.join(known)}", fix=fix)
+    return RecipeError(f"{name}: unknown parameter", expected=f"one of: {', '.join(known)}", fix=fix)

@@ -1,4 +1,4 @@
-"""One tar of windows: cut, written whole, and described beside it so that it is not cut again."""
+"""One tar of windows: cut, written atomically, and described in a file beside it so that it is not cut again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RejectedWindow(Struct, frozen=True):
 
 
 class ShardSummary(Struct, frozen=True):
-    """What is in a tar. `inputs` is a digest of all that decides its bytes."""
+    """The contents of a tar. `inputs` is a digest of everything that determines its bytes."""
 
     inputs: str
     num_windows: int
@@ -51,7 +51,7 @@ class _Window(Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """`audio_root` is where relative audio paths begin; by default in the folder of a row's own manifest."""
+    """`audio_root` is where relative audio paths begin; by default in the folder of the manifest of the row."""
 
     kind: AudioKind = "wav"
     windows_per_shard: int = 1000
@@ -59,13 +59,13 @@ class ShardConfig:
     on_error: Literal["stop", "reject"] = "stop"
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be used."""
+        """Refuse invalid values."""
         if self.kind not in {"wav", "flac"}:
-            raise RecipeError("shards: audio of this kind is not written", found=str(self.kind), expected="wav or flac")
+            raise RecipeError("shards: unknown kind of audio", found=str(self.kind), expected="wav or flac")
         if self.windows_per_shard < 1:
             raise RecipeError("windows_per_shard: too few", found=str(self.windows_per_shard), expected="1 or more")
         if self.on_error not in {"stop", "reject"}:
-            raise RecipeError("on_error: is not known", found=str(self.on_error), expected="stop or reject")
+            raise RecipeError("on_error: unknown value", found=str(self.on_error), expected="stop or reject")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ShardJob:
         return str(self.target)
 
     def run(self) -> tuple[ShardSummary, bool]:
-        """The summary, and whether the tar was there already."""
+        """The summary, and whether the tar already existed."""
         inputs = self._inputs()
         there = read_summary(self.target)
         if there is not None and there.inputs == inputs and _size(self.target) == there.num_bytes:
@@ -132,7 +132,7 @@ class ShardJob:
         return window
 
     def path_of(self, window: _Window) -> str:
-        """Where a window's recording is. Relative paths begin at the root, or where the row that it was cut from is."""
+        """The path of a window's recording. Relative paths begin at the root, or beside the manifest of its row."""
         root = self.config.audio_root
         if root is None:
             origin = window.source.get("file") if isinstance(window.source, dict) else None
@@ -140,7 +140,7 @@ class ShardJob:
         return self.rules.resolve(Media("audio", path=window.audio_filepath, base=root))
 
     def _inputs(self) -> str:
-        """Of lines, settings, and the size and modification mark of every recording; a missing one has none."""
+        """A digest of the lines, the settings, and the stamps of the recordings; a missing recording has no stamp."""
         stamps: dict[str, Any] = {}
         for _, line in self._numbered():
             try:
@@ -154,7 +154,7 @@ class ShardJob:
 
 
 class _Held:
-    """What a tar holds so far."""
+    """The contents of a tar so far."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
@@ -165,7 +165,7 @@ class _Held:
             raise DataError("id: occurs twice", found=repr(window.id), expected="every window once")
         clip = recordings.clip(job.path_of(window), window.offset, window.duration)
         for ending, content in ((job.config.kind, clip), ("json", line.strip())):
-            # The time, the owner and the rights of a member are those of a new TarInfo: always the same.
+            # The time, owner and mode of a member are those of a new TarInfo: always the same.
             member = tarfile.TarInfo(f"{window.id}.{ending}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
@@ -178,7 +178,7 @@ def summary_path(target: Path) -> Path:
 
 
 def read_summary(target: Path) -> ShardSummary | None:
-    """The summary beside a tar; None where there is none, or no whole one."""
+    """The summary beside a tar; None if there is no complete one."""
     path = summary_path(target)
     if not path.is_file():
         return None

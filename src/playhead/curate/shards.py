@@ -1,7 +1,7 @@
 """The audio of windows as WebDataset tars: `audio-00000.tar`, ..., each sample `<id>.wav` (or `.flac`) and `<id>.json`.
 
 Laws: the bytes depend on the manifest, the recordings and the settings, not on workers, engines or kills; a tar that
-is finished is not cut again; one that is no longer wanted is removed.
+is finished is not cut again; one that is no longer needed is removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ShardsProgress:
 
 @dataclass(frozen=True)
 class ShardsReport:
-    """What is there now; `kept_shards` of the shards were there before. `rejected` is in the order of the lines."""
+    """The finished shards; `kept_shards` of them existed before. `rejected` is in the order of the lines."""
 
     num_shards: int
     kept_shards: int
@@ -59,7 +59,7 @@ def write_shards(
 ) -> ShardsReport:
     """Cut the windows of a manifest, one job for each tar. A second run does nothing.
 
-    With `on_error: stop` the first window that cannot be cut is raised; else all such are listed in
+    With `on_error: stop` the first window that cannot be cut is raised; otherwise they are listed in
     `audio-rejected.jsonl`. The engine is not closed. Recordings may be URLs: under `audio_root`, or in the buckets of
     the manifest and of the `origins`, the files that its windows were cut from.
     """
@@ -119,7 +119,7 @@ def _jobs(files: Files, rules: MediaRules, manifest: str, directory: Path, confi
 
 
 def _lines(manifest: File) -> Iterator[bytes]:
-    """The lines without their ends, a piece of the file at a time."""
+    """The lines without line endings, reading a piece of the file at a time."""
     rest = b""
     for piece in manifest.pieces(_READ_BYTES):
         *whole, rest = (rest + piece).split(b"\n")
@@ -129,7 +129,7 @@ def _lines(manifest: File) -> Iterator[bytes]:
 
 
 def _remove_others(directory: Path, wanted: dict[Path, ShardSummary]) -> None:
-    """Remove the tars of an earlier run that had more of them, by their descriptions: they would be read as well."""
+    """Remove surplus tars of an earlier run, found by their descriptions: they would be read as well."""
     for described in directory.absolute().glob("audio-*.tar.done"):
         target = described.with_suffix("")
         if target not in wanted:

@@ -1,4 +1,4 @@
-"""What a run has found and done: one value, which adds up over shards, for the terminal, `summary.json` and reports."""
+"""The summary of a run: one value, summed over shards, for the terminal, `summary.json` and reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUM_SHOWN = 10
 
 
 class SpeechLoss(Struct, frozen=True):
-    """Segments that begin no window for a reason, or stretches of speech that are in none, and their seconds."""
+    """Segments that begin no window, or stretches of speech in no window, for one reason, and their seconds."""
 
     count: int = 0
     seconds: float = 0.0
@@ -52,9 +52,9 @@ class Metrics(Struct, frozen=True):
 
 
 class CurateSummary(Struct, frozen=True):
-    """Law: all but times depends on the input and the parameters only, not on workers, kills or the order of shards.
+    """Law: everything except times depends only on the input and the parameters, not on workers, kills or shard order.
 
-    `seconds_recorded` adds up where recordings end, taken to be where their last segments do; `seconds_in` is the
+    `seconds_recorded` sums the ends of recordings, assumed to be those of their last segments; `seconds_in` is the
     total of all segments, `seconds_windows` of all windows, `seconds_kept` of those kept.
     Histograms come before and after the overlap filter; an overlap is the largest ratio with any other window of the
     row. `wall_seconds` and what is per second are of the run that ended the work.
@@ -87,7 +87,7 @@ class CurateSummary(Struct, frozen=True):
 
 
 def merge(summaries: Sequence[CurateSummary]) -> CurateSummary:
-    """The sum of the summaries of shards, given in the order of the shards; there is one at least."""
+    """The sum of the summaries of shards, given in the order of the shards, at least one."""
     first = summaries[0]
     added: dict[str, Any] = {}
     for field in msgspec.structs.fields(CurateSummary):
@@ -118,7 +118,7 @@ def percentages(summary: CurateSummary) -> dict[str, tuple[float, float]]:
 
 
 def rates(summary: CurateSummary) -> dict[str, float]:
-    """What was done in a second of the run's time; of nothing done, 0."""
+    """Work per second of the run; 0 if nothing was done."""
     amounts = {
         "rows": summary.num_rows,
         "audio_seconds": summary.seconds_in,

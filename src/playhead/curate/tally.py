@@ -31,7 +31,7 @@ _NUMBERS = (
 
 
 class RowFacts(Struct):
-    """What a summary takes from one row: numbers, under its own names, and windows in order, those kept by number."""
+    """The values of one row for a summary: numbers under its own names, windows in order, those kept by number."""
 
     numbers: dict[str, float]
     losses: dict[str, tuple[int, float]]
@@ -44,7 +44,7 @@ class RowFacts(Struct):
 
 @dataclass
 class CurateTally:
-    """Adds rows up; `summary` at any time says what there is."""
+    """Sums rows; `summary` is the current total."""
 
     config: WindowConfig | CutConfig
     numbers: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_NUMBERS, 0))
@@ -137,7 +137,7 @@ class CurateTally:
 
 @kernel
 def _bin_of(value: float, edges: FloatArray) -> int:
-    """The bin that a value is in; the first or the last for one outside of all, the last for none at all."""
+    """The bin of a value; the first or the last for one outside the range, the last for NaN."""
     found = 0
     while found < edges.size - 2 and not value < edges[found + 1]:
         found += 1

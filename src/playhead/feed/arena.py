@@ -1,4 +1,4 @@
-"""Memory that worker processes and their owner share: a worker's side (the owner's is `feed/segments.py`)."""
+"""Shared memory of worker processes and their owner: the worker's side (the owner's is `feed/shared_memory.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from playhead.feed.segments import GROWTH_BYTES, NUMBER, Span
+from playhead.feed.shared_memory import GROWTH_BYTES, NUMBER, Span
 from playhead.types import Array
 
 _ALIGNMENT = 64
@@ -20,34 +20,34 @@ SMALLEST_SHARED_BYTES = 1 << 14  # smaller arrays travel sooner with the rest of
 
 
 class Arena:
-    """Where the arrays of the batch that is being made are put. `free` is the pipe of free segments."""
+    """Allocates the arrays of the current batch in shared buffers. `free` is the pipe of free buffers."""
 
     def __init__(self, free: Connection) -> None:
         self._free = free
         self._descriptors: dict[int, int | None] = {}
         self._announced = Condition()
         self._mappings: dict[int, mmap.mmap] = {}
-        self._number: int | None = None  # of the segment in use
+        self._number: int | None = None  # of the buffer in use
         self._regions: list[tuple[int, int]] = []  # its addresses: first and end of each of its mappings
         self._outgrown: list[mmap.mmap] = []
         self._used = 0
         self._is_exhausted = False
 
     def announced(self, number: int, descriptor: int | None) -> None:
-        """There is a new segment; None: and no descriptor for it here, where none was left."""
+        """Register a new buffer. `descriptor` is None where this process had no descriptor left for it."""
         with self._announced:
             self._descriptors[number] = descriptor
             self._announced.notify()
 
     def forget(self, number: int) -> None:
-        """A segment is retired. The owner had it, so it is not in use here."""
+        """Unregister a retired buffer. Only the owner held it, so it is not in use here."""
         self._mappings.pop(number, None)
         descriptor = self._descriptors.pop(number)
         if descriptor is not None:
             os.close(descriptor)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An array whose contents are not set, in shared memory if it is large."""
+        """An uninitialized array, in shared memory if it is large."""
         dtype = np.dtype(dtype)
         count = int(np.prod(shape, dtype=object))
         size = count * dtype.itemsize
@@ -59,7 +59,7 @@ class Arena:
         return array
 
     def place(self, data: memoryview) -> Span | None:
-        """The span of data in the segment, copied to there unless it is there; None where it cannot be."""
+        """The span of `data` in the buffer, copied there if needed; None where it does not go through shared memory."""
         size = data.nbytes
         if size < SMALLEST_SHARED_BYTES:
             return None
@@ -77,7 +77,7 @@ class Arena:
         return offset, size
 
     def hand_over(self) -> tuple[int, int]:
-        """The number and capacity of the segment in use, which is the owner's from now on."""
+        """The number and capacity of the buffer in use, which belongs to the owner from now on."""
         assert self._number is not None
         found = self._number, len(self._mappings[self._number])
         self._number = None
@@ -85,14 +85,14 @@ class Arena:
         return found
 
     def clear(self) -> None:
-        """Forget what was put in the segment."""
+        """Forget what was put in the buffer."""
         self._used = 0
         self._outgrown.clear()
         mapping = None if self._number is None else self._mappings.get(self._number)
         self._regions = [] if mapping is None else [_addresses(mapping)]
 
     def _reserve(self, size: int) -> bool:
-        """Make room at the next aligned place of a segment."""
+        """Make room at the next aligned offset of a buffer."""
         if self._is_exhausted:
             return False
         if self._number is None:
@@ -135,13 +135,13 @@ def _addresses(mapping: mmap.mmap) -> tuple[int, int]:
 
 
 def _grown(descriptor: int | None, size: int) -> mmap.mmap:
-    """A segment of at least a size, mapped. Its memory is there: else writing to it could end the process."""
+    """Map a buffer of at least `size` bytes. Its memory is allocated first: else writing could kill the process."""
     if descriptor is None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     capacity = -(-size // GROWTH_BYTES) * GROWTH_BYTES
     if os.fstat(descriptor).st_size < capacity:
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, capacity)  # which leaves the size as it is where there is no room
+            os.posix_fallocate(descriptor, 0, capacity)  # leaves the size unchanged where there is no room
         else:
             os.ftruncate(descriptor, capacity)
     return mmap.mmap(descriptor, os.fstat(descriptor).st_size)

@@ -1,4 +1,4 @@
-"""What a training loop is given."""
+"""The batch that the loader delivers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Value = TypeVar("_Value")
 
 
 class Batch(Mapping[str, Any]):
-    """A micro-batch: a mapping of its fields, with where it stands in the run beside them.
+    """A micro-batch: a mapping of its fields, which also carries its position in the run.
 
     `idle` batches repeat another one and count nothing (`num_samples` 0, weights 0): feed them, ignore their loss.
     `sources`, `epochs` and `rows` say for each slot which sample was planned there; a slot whose sample could be
@@ -22,7 +22,7 @@ class Batch(Mapping[str, Any]):
     thread that made the batch: for a worker process that is its process id.
 
     `to`, `pin_memory`, copies and pickles keep all of it. Trainers also rebuild mappings, as `type(batch)(fields)`:
-    that gives a batch of the same fields which does not know where it stands, and raises PlayheadError when asked.
+    such a batch has the same fields but no position, and raises PlayheadError when asked for it.
     """
 
     __slots__ = ("_num_samples", "_source_names", "_task", "_worker", "data")
@@ -95,20 +95,20 @@ class Batch(Mapping[str, Any]):
         return len(self.data)
 
     def to(self, *where: Any, **how: Any) -> Batch:
-        """The batch with its tensors on another device, as trainers ask for it; what is not a tensor stays."""
+        """The batch with its tensors on another device; other values are unchanged."""
         return self._with(applied(self.data, "to", lambda value: value.to(*where, **how)))
 
     def pin_memory(self) -> Batch:
-        """The batch with its tensors in pinned memory, as torch asks for it; what is not a tensor stays."""
+        """The batch with its tensors in pinned memory; other values are unchanged."""
         return self._with(applied(self.data, "pin_memory", lambda value: value.pin_memory()))
 
     def place_as(self, other: Batch) -> None:
-        """Let a rebuilt batch stand where another one does: for adapters, which know the one it was rebuilt from."""
+        """Give a rebuilt batch the position of the batch it was rebuilt from. For adapters."""
         self._num_samples, self._task = other._num_samples, other._task
         self._source_names, self._worker = other._source_names, other._worker
 
     def emptied(self) -> Batch:
-        """The batch without its fields: where it stands, to be remembered."""
+        """The batch without its fields: only its position in the run."""
         return self._with({})
 
     def _with(self, data: Mapping[str, Any]) -> Batch:
@@ -118,21 +118,21 @@ class Batch(Mapping[str, Any]):
 def _known(value: _Value | None) -> _Value:
     if value is None:
         raise PlayheadError(
-            "this batch was rebuilt from its fields alone, and does not know where it stands in the run",
-            fix="ask the batch that the loader delivered, or move it with `batch.to(...)`, which keeps its place",
+            "this batch was rebuilt from its fields and has lost its position in the run",
+            fix="use the batch that the loader delivered, or move it with `batch.to(...)`, which keeps its position",
         )
     return value
 
 
 def applied(value: Any, method: str, function: Callable[[Any], Any]) -> Any:
-    """A value with a function applied to all in it that have a method, in collections too."""
+    """A value with `function` applied to every object in it that has `method`, also inside collections."""
     if hasattr(value, method):
         return function(value)
     return in_collections(value, lambda item: applied(item, method, function))
 
 
 def in_collections(value: Any, function: Callable[[Any], Any]) -> Any:
-    """A dictionary, list or tuple with a function applied to what is in it; any other value as it is."""
+    """A dictionary, list or tuple with `function` applied to its items; any other value unchanged."""
     if isinstance(value, dict):
         return {name: function(item) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

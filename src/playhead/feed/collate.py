@@ -28,7 +28,7 @@ from playhead.types import Array
 
 Payload = dict[str, Any]
 Filler = Callable[[], Sample]
-Empty = Callable[[tuple[int, ...], Dtype], Array]  # memory for an array, as `np.empty` gives it
+Empty = Callable[[tuple[int, ...], Dtype], Array]  # allocates an array, like `np.empty`
 
 _PLAIN = {bool, int, float}
 _NEVER_ARRAYS = _PLAIN | {str, bytes, dict, NoneType}
@@ -60,8 +60,8 @@ def padded(
 ) -> Payload:
     """The samples as a batch. None is an empty slot: it has weight 0 and repeats another sample's values.
 
-    Laws: each number is written once, into an array that `empty` gave; what is not read yet is read into its place.
-    Where the shape has a `size`, there are as many rows: those added hold padding and have weight 0.
+    Laws: each number is written once, into an array from `empty`; stored arrays are read straight into place.
+    Where the shape has a `size`, the batch has that many rows: those added hold padding and have weight 0.
     """
     filled = _filled(samples, filler)
     columns = columns_of(filled, how.fields)
@@ -81,7 +81,7 @@ def padded(
 def packed(
     samples: list[Sample | None], how: Collation, length: int, filler: Filler, empty: Empty = np.empty
 ) -> Payload:
-    """The samples one after another in a bin of `length`, with what attention needs to keep them apart.
+    """The samples one after another in a bin of `length`, with the arrays that attention needs to separate them.
 
     `segment_ids` count samples from 1 (0 is padding), `positions` restart with each, `cu_seqlens` are the bounds. None
     is an empty slot: a sample of no length and weight 0. Arrays are made as `padded` makes them.
@@ -92,7 +92,7 @@ def packed(
     names = field_names(filled, how.fields)
     aligned = aligned_fields(filled, names, how.sequence)
     sizes = [0 if sample is None else len(sample[how.sequence]) for sample in samples]
-    length = max(length, sum(sizes))  # an overlong sample that goes alone has a bin of its own size
+    length = max(length, sum(sizes))  # an overlong sample alone in its bin sets the size of that bin
     making = _Making(how, len(samples), empty)
     bounds = making.array((len(sizes) + 1,), _INT32)
     bounds[0] = 0
@@ -123,7 +123,7 @@ def packed(
 
 
 class _Making:
-    """The arrays of one micro-batch as they are made: where they come from, and what is still to be read into them."""
+    """The arrays of one micro-batch under construction, and the stored arrays still to be read into them."""
 
     def __init__(self, how: Collation, num_rows: int, empty: Empty) -> None:
         self.how, self.num_rows = how, num_rows
@@ -131,7 +131,7 @@ class _Making:
         self._unread: list[tuple[StoredArray, Array]] = []
 
     def array(self, shape: tuple[int, ...], dtype: Dtype) -> Array:
-        """An array that holds nothing yet; one of objects is never in memory that `empty` gives."""
+        """An uninitialized array, from `empty` unless it holds objects."""
         return np.empty(shape, dtype) if dtype.hasobject else self._empty(shape, dtype)
 
     def column(self, numbers: Array, name: str | None = None) -> Array:
@@ -153,8 +153,8 @@ class _Making:
         else:
             place[...] = np.asarray(array)
 
-    def on_its_own(self, value: Any) -> Any:
-        """A value of one sample; an array that is not read yet has a place of its own."""
+    def unbatched(self, value: Any) -> Any:
+        """A value that stays separate for each sample; a stored array gets its own memory."""
         if type(value) is not StoredArray:
             return value
         place: Array = np.empty(value.shape, value.dtype)
@@ -162,19 +162,19 @@ class _Making:
         return place
 
     def read(self) -> None:
-        """Read what is not read yet, all of it together."""
+        """Read all outstanding stored arrays together."""
         read_into(self._unread)
 
 
 def _check_sequences(samples: list[Sample], sequence: str) -> None:
-    """Refuse what cannot be laid end to end in a pack."""
+    """Refuse samples that cannot be concatenated in a pack."""
     for i, sample in enumerate(samples):
         if not _is_array(sample[sequence]):
             raise SampleError(
                 f'field "{sequence}" of sample {i} of the micro-batch cannot be packed',
                 found=f"{sample[sequence]!r}"[:80],
                 expected="an array, or a list of numbers",
-                fix="make it one in `map`, or name another field with `sequence`",
+                fix="convert it in `map`, or name another field with `sequence`",
             )
 
 
@@ -189,7 +189,7 @@ def _filled(samples: list[Sample | None], filler: Filler) -> list[Sample]:
 
 
 def _are_plain(samples: Sequence[Sample | None]) -> bool:
-    """Whether all are dictionaries: none is an empty slot, or of a class that has its own idea of a missing field."""
+    """Whether all are plain dictionaries: no empty slots, and no classes with custom handling of missing keys."""
     return {*map(type, samples)} == {dict}
 
 
@@ -249,7 +249,7 @@ def _in_no_sample(name: str, samples: list[Sample]) -> SampleError:
 
 
 def aligned_fields(samples: list[Sample], names: tuple[str, ...], sequence: str | None) -> frozenset[str]:
-    """The fields that run along the sequence: in every sample as long as its sequence field."""
+    """The fields aligned with the sequence: in every sample as long as its sequence field."""
     if sequence is None or any(sequence not in sample or not _is_array(sample[sequence]) for sample in samples):
         return frozenset()
     sizes = [len(sample[sequence]) for sample in samples]
@@ -278,9 +278,9 @@ def _column(name: str, values: list[Any], making: _Making, length: int | None) -
         if any(getattr(value, "shape", ()) for value in values):
             kinds = sorted({"ndarray" if type(value) is StoredArray else type(value).__name__ for value in values})
             raise SampleError(
-                f'field "{name}" is not of the same kind in every sample',
+                f'field "{name}" has different types across samples',
                 found=", ".join(kinds),
-                fix="make them alike in `map`, or give a `collate` function",
+                fix="convert them to one type in `map`, or give a `collate` function",
             )
         return {name: _entries(name, values, making)}
     inputs = arrays_of(name, values, making.how.dtypes.get(name))
@@ -297,11 +297,11 @@ def _entries(name: str, values: list[Any], making: _Making) -> Array | list[Any]
         return making.column(column_of(name, values, declared), name)
     if declared is not None:
         raise misfit(name, values[other], declared, other)
-    return [*map(making.on_its_own, values), *[None] * (making.num_rows - len(values))]
+    return [*map(making.unbatched, values), *[None] * (making.num_rows - len(values))]
 
 
 def _flat_column(name: str, flat: Array, sizes: list[int], making: _Making, length: int | None) -> Payload:
-    """`_padded_column` of the numbers of all samples one after another, which are placed at once."""
+    """`_padded_column` for the concatenated numbers of all samples, which are placed at once."""
     width = _width(name, sizes, length)
     out = making.array((making.num_rows, width), flat.dtype)
     padding = making.padding(name, flat.dtype)
@@ -322,7 +322,7 @@ def _padded_column(
     sizes = [len(array) for array in arrays]
     width = _width(name, sizes, length)
     if making.num_rows > len(arrays):
-        dtype = np.result_type(dtype, dtype)  # a batch with rows added has the machine's own byte order
+        dtype = np.result_type(dtype, dtype)  # a batch with rows added has the native byte order
     out = making.array((making.num_rows, width, *inner), dtype)
     _pad(out, sizes, making.padding(name, dtype))
     for i, array in enumerate(arrays):
@@ -334,7 +334,7 @@ def _padded_column(
 
 
 def _width(name: str, sizes: list[int], length: int | None) -> int:
-    """The width of a padded array: that of the longest sample, or what is wanted. Law: every sample has room."""
+    """The width of a padded array: `length`, or that of the longest sample. Law: every sample fits."""
     longest = max(sizes)
     if length is not None and longest > length:
         raise SampleError(
@@ -368,7 +368,7 @@ def _mask(out: Array, lengths: Array) -> Array:
 
 
 def _pad(out: Array, sizes: list[int], padding: Array) -> None:
-    """Fill what no sample will be written to; all of a small array, or of one with short rows, for that is one call."""
+    """Fill the positions past each sample; a small array, or one with short rows, is filled whole in one call."""
     if out.nbytes <= max(_FILLED_WHOLE_BYTES, len(out) * _SHORT_ROW_BYTES):
         out[...] = padding
         return
@@ -379,27 +379,27 @@ def _pad(out: Array, sizes: list[int], padding: Array) -> None:
 
 
 def _inner(name: str, arrays: list[Array | StoredArray]) -> tuple[int, ...]:
-    """The shape of the arrays beyond their first axis. Law: it is the same for all that hold anything."""
+    """The shape of the arrays beyond their first axis. Law: it is the same for all arrays that are not empty."""
     found = {array.shape[1:] for array in arrays if len(array)}
     if len(found) > 1:
         raise SampleError(
             f'field "{name}" is ragged in more than its first axis',
             found=f"shapes {', '.join(str(array.shape) for array in arrays[:8])}",
             expected="arrays that differ in their first axis only",
-            fix="make images alike with `image: {size: [width, height], mode: RGB}`, pad the other axes in `map`, "
-            "or say `collate: list`",
+            fix="resize images with `image: {size: [width, height], mode: RGB}`, pad the other axes in `map`, "
+            "or set `collate: list`",
         )
     return found.pop() if found else max((array.shape[1:] for array in arrays), key=len)
 
 
 def _pad_value(name: str, value: float, dtype: Dtype) -> float:
-    """The value in the field's own type. Law: it is never changed to fit."""
-    # A recipe's number is a float: beyond 2^53 it may not be the whole number that was written.
+    """The pad value in the type of the field. Law: it is never changed to fit."""
+    # A number in a recipe is a float: beyond 2^53 it may differ from the integer that was written.
     is_number = dtype.kind in "biufc" and can_hold(value, np.empty(0, dtype).real.dtype)
     if not is_number or (dtype.kind in "iu" and abs(value) >= 2**53):
         raise SampleError(
             f'pad_values: field "{name}" cannot be padded with {value:g}',
             found=f"it holds values of type {dtype}",
-            fix="pad with a number of that type, or make the field another type in `map` or `dtypes`",
+            fix="pad with a number of that type, or convert the field in `map` or `dtypes`",
         )
     return value

@@ -1,4 +1,4 @@
-"""The batches of one rank in time: where delivery stands, and the batches from there on."""
+"""The batches of one rank in order: the current position, and the batches from there on."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NUMBERS = count()
 
 
 class Delivery:
-    """What every loader is: batches in order, a state after each, totals, and rounds.
+    """The common part of every loader: batches in order, a state after each, totals, and rounds.
 
-    The loaders for numpy and torch are a Delivery with a constructor of their own, and override nothing: what differs
-    between them is the pool. They inherit, for the alternative is to write a dozen methods that pass a call on in each.
+    The loaders for numpy and torch add a constructor and override nothing: they differ only in the pool. They inherit
+    because the alternative is a dozen forwarding methods in each.
     """
 
     def __init__(self, stream: RankStream, blueprint: Blueprint, new_pool: Callable[[], Pool]) -> None:
@@ -41,12 +41,12 @@ class Delivery:
         self._payload = blueprint.fingerprint()
         self._new_pool = new_pool
         self._pool = new_pool()
-        self._process = os.getpid()  # whose pool and results these are
+        self._process = os.getpid()  # the process that owns the pool and the results
         self._results: Results | None = None
-        self._at: Position | Task | None = None  # the last task delivered, or where it is to begin
+        self._at: Position | Task | None = None  # the last task delivered, or the position to begin at
         self._state: Any = None  # loaded before the world size was known, where the plan depends on it
-        self._restored = 0  # how often a state was loaded: an iteration that sees it change begins again from there
-        self._resumes = False  # whether a state was loaded and nothing asked for since
+        self._restored = 0  # how often a state was loaded: an iteration that sees it change restarts
+        self._resumes = False  # whether a state was loaded and no iteration has begun since
 
     @property
     def rank(self) -> int:
@@ -63,7 +63,7 @@ class Delivery:
 
     @property
     def finished(self) -> bool:
-        """Whether a finite stream has delivered its round: iterating then gives nothing until `next_round`."""
+        """Whether a finite stream has delivered its round: iterating then yields nothing until `next_round`."""
         return self._stream.plan.round_of(self._position.cursor) > self._position.round
 
     def next_round(self) -> None:
@@ -71,21 +71,21 @@ class Delivery:
         if not self.finished:
             endless = round_end(self._stream.plan.streams[0], 0) is None
             raise PlayheadError(
-                "there is no next round: the stream is endless" if endless else "the round under way is not over",
-                found=f"the loader stands at step {self._position.cursor.step:,} of round {self._position.round}",
+                "there is no next round: the stream is endless" if endless else "the current round has not finished",
+                found=f"the loader is at step {self._position.cursor.step:,} of round {self._position.round}",
                 fix="call next_round() only where `loader.finished` is true",
             )
         self._at = replace(self._position, round=self._position.round + 1)
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches from where delivery stands to the end of the round."""
+        """The batches from the current position to the end of the round."""
         while (results := self._begin()) is not None:
             restored = self._restored
             try:
-                # Else begin again: from the state that was loaded, or in a fork.
+                # Otherwise restart: from the state that was loaded, or in a fork.
                 while self._restored == restored and self._process == os.getpid():
                     try:
-                        yield self._delivered(*next(results))  # and keep nothing of it: the user may
+                        yield self._delivered(*next(results))  # keep no reference to it: its memory is reused
                     except StopIteration:
                         return
                     if self._results is not results:
@@ -104,21 +104,21 @@ class Delivery:
             return save(self._position, self._stream.plan, self._payload)
         if not isinstance(after, Batch):
             raise StateError(
-                "the state is asked for after something that is not a batch",
+                "`state_dict(after=...)` needs a Batch",
                 found=f"a {type(after).__name__}",
-                expected="a Batch, as the loader delivered it: a dictionary made of it does not know where it stands",
+                expected="a Batch, as the loader delivered it: a dictionary made from it has no position",
                 fix="keep the batch itself, and call state_dict(after=batch)",
             )
         if after.task.loader != self._number:
             raise StateError(
                 "the batch was delivered by another loader",
-                expected="a batch of this loader: the state after it would be of the other's stream",
-                fix="call state_dict(after=batch) of the loader that delivered the batch",
+                expected="a batch of this loader: the state would belong to the other loader's stream",
+                fix="call state_dict(after=batch) on the loader that delivered the batch",
             )
         return save(after.task.after, self._stream.plan, self._payload)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state; an iteration under way goes on from there with its next batch."""
+        """Continue from a state; a running iteration continues from there with its next batch."""
         if not self._stream.can_plan:
             read_state(state)
             self._state = state
@@ -152,7 +152,7 @@ class Delivery:
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies, and pickles, go on from the same place with workers of their own."""
+        """Copies and pickles continue from the same position with new workers."""
         return {name: value for name, value in vars(self).items() if name not in ("_pool", "_results")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -160,26 +160,26 @@ class Delivery:
         self._pool, self._process = self._new_pool(), os.getpid()
 
     def _leave_to_parent(self) -> None:
-        """In a fork, which goes on from the same place: leave the parent what it iterates with."""
+        """In a fork, which continues from the same position: leave the pool and results to the parent."""
         if self._process != os.getpid():
             self._pool, self._process, self._results = self._new_pool(), os.getpid(), None
 
     def _begin(self) -> Results | None:
-        """What an iteration that begins now delivers, to the end of the round; None where that is over.
+        """The results of an iteration that begins now, to the end of the round; None where the round is finished.
 
         An evaluation set starts from its beginning every time, except right after a state was loaded.
         """
         self._leave_to_parent()
         identity = self._identity()
         resumes, self._resumes = self._resumes, False
-        if self._results is not None:  # of an earlier iteration, which may have been left in the middle
+        if self._results is not None:  # of an earlier iteration, which may not have finished
             self._results.close()
             self._results = None
         if self._stream.split is not None and (not resumes or self.finished):
             self._at = self._start()
         elif self.finished:
             refuse_lightning("__next__")
-            return None  # no worker need start to find that out
+            return None  # without starting any worker
         plan, recipe = self._stream.plan, self._stream.recipe
         replaces = "substitute" in (recipe.on_error, recipe.on_length_mismatch)
         maker = TaskMaker(plan, recipe, self._stream.units, identity, self._quarantine if replaces else None)
@@ -187,7 +187,7 @@ class Delivery:
         return self._results
 
     def _delivered(self, task: Task, produced: Produced) -> Batch:
-        """The batch of a task, after which delivery stands from now on."""
+        """The batch of a task, which becomes the current position."""
         if self._at is None or self._at.lanes_done == 0:
             self._stream.identity()
         if produced.incidents:
@@ -200,7 +200,7 @@ class Delivery:
 
     @property
     def _position(self) -> Position:
-        """Where delivery stands."""
+        """The current position of delivery."""
         if self._state is not None:
             self._at, self._state = restore(self._state, self._stream.plan, self._payload), None
         if self._at is None:
@@ -214,7 +214,7 @@ class Delivery:
         return Position(plan.start(), 0, nothing_yet(plan))
 
     def _identity(self) -> Identity:
-        """Rank and world size: a number of ranks that cannot go on from the state that was loaded is refused."""
+        """Rank and world size; a number of ranks that cannot continue from the loaded state is refused."""
         found = self._stream.identity()
         if self._at is not None and self._at.lanes_done:
             check_takeover(self._position, self.lanes, found.world_size)
@@ -232,8 +232,8 @@ class Delivery:
 
 
 def _overtaken() -> PlayheadError:
-    """Batches dealt to two iterations in turn would be in neither's order."""
+    """Two interleaved iterations would each see only part of the batches."""
     return PlayheadError(
-        "this iteration is over: a later one of the same loader goes on from where it was",
-        fix="keep to one iteration at a time, or make a second loader",
+        "this iterator was replaced by a newer one of the same loader",
+        fix="use one iterator at a time, or make a second loader",
     )

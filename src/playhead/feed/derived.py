@@ -1,4 +1,4 @@
-"""Totals by source. Where there are too many sources to count in a state, they are worked out from the plan.
+"""Totals by source. Where there are too many sources to count in a state, they are computed from the plan.
 
 A source is read in its own order, so what a round has drawn of it before a window is a span of its draws.
 """
@@ -70,7 +70,7 @@ def _in_window(plan: Plan, stream: int, number: int, num_batches: int) -> tuple[
 
 
 def _length(stream: Stream, source: int, spans: list[tuple[int, int]]) -> int:
-    """The planned length of a source's draws in spans that begin with an epoch: whole epochs are alike."""
+    """The planned length of a source's draws in spans that begin with an epoch; all whole epochs have equal length."""
     if stream.lengths_of[source] is None:
         return 0
     num_rows = stream.orders[source].num_rows

@@ -13,11 +13,11 @@ Streams = list[list[tuple[Leaf, Table]]]
 
 def describe(work: Work, streams: Streams) -> str:
     """The step and lane, and the rows and files of the first samples."""
-    asked = work.request
-    picks = list(zip(asked.picks.source.tolist(), asked.picks.row.tolist(), strict=True))
+    request = work.request
+    picks = list(zip(request.picks.source.tolist(), request.picks.row.tolist(), strict=True))
     found = []
     for source, row in picks[:_SHOWN]:
-        leaf, table = streams[asked.stream][source]
+        leaf, table = streams[request.stream][source]
         found.append(f"{leaf.source.name} row {row:,} ({table.place(row)})")
     more = f", and {len(picks) - _SHOWN:,} more" if len(picks) > _SHOWN else ""
-    return f"step {asked.step:,}, lane {asked.lane}: {', '.join(found)}{more}"
+    return f"step {request.step:,}, lane {request.lane}: {', '.join(found)}{more}"

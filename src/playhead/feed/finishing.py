@@ -1,4 +1,4 @@
-"""Results finished by a thread, ahead of the loop that asks for them: pinned memory, in the loader for torch."""
+"""Results finished ahead of the training loop in a thread: pinned memory, in the loader for torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Finishing:
     """A pool whose results are taken and finished by a thread; `depth` is how many tasks the pool takes ahead.
 
     Tasks are still planned by the thread that asks for results. Laws: results stay in order; at most two are finished
-    ahead; an error comes where its result would have.
+    ahead; an error is raised where its result would have been.
     """
 
     def __init__(self, pool: Pool, depth: int, finish: Callable[[Produced], Produced]) -> None:

@@ -1,4 +1,4 @@
-"""The ledger of a plan: the cursor at every start of a window, so that any step is a look-up and a few steps on.
+"""The ledger of a plan: the cursor at every start of a window, so that any step is found by a look-up and a few steps.
 
 On disk it is an append-only file of records of uint64, all of one width and increasing in their first number.
 """
@@ -32,8 +32,8 @@ _NUMBER_BYTES = 8
 class Ledger:
     """Records of `width` numbers in a file.
 
-    Laws: an entry once written never changes; a record torn by a kill is not seen, and overwritten by the next
-    append; appending what is already there does nothing.
+    Laws: an entry never changes once written; a record truncated by a kill is ignored and overwritten by the next
+    append; appending records that exist already does nothing.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class Ledger:
         return None if place == 0 else np.array(records[place - 1])
 
     def append(self, records: UIntArray) -> int:
-        """Add the records that are not there yet; returns how many. A record that differs is refused."""
+        """Add the records that do not exist yet; returns how many. A record that differs is refused."""
         assert records.ndim == 2
         assert records.shape[1] == self.width
         assert bool((records[1:, 0] > records[:-1, 0]).all())
@@ -77,7 +77,7 @@ class Ledger:
             place = bisect.bisect_left(range(len(known)), int(record[0]), key=lambda i: int(known[i, 0]))
             if place == len(known) or not np.array_equal(known[place], record):
                 raise DataError(
-                    f"{self.path}: another record for {int(record[0]):,} is already there",
+                    f"{self.path}: a different record for {int(record[0]):,} exists already",
                     found=str(record.tolist()),
                     expected=str(np.array(known[min(place, len(known) - 1)]).tolist()),
                     fix="two different streams share this file: remove it, or give one another `cache_dir`",
@@ -101,7 +101,7 @@ def ledger_of(recipe: Recipe, plan: Plan) -> Ledger:
 
 
 def nearest(ledger: Ledger, plan: Plan, step: int) -> Cursor:
-    """The last recorded cursor not past a step; the start where there is none."""
+    """The last recorded cursor not past a step, or the start."""
     record = ledger.at_or_before(step)
     return plan.start() if record is None else Cursor.from_record(record.tolist())
 
@@ -116,7 +116,7 @@ def seek(recipe: Recipe, plan: Plan, step: int, progress: Callable[[int], None] 
     """The cursor of a step, from the nearest recorded one on; `progress` is called with the number of steps so far."""
     known = cursor = nearest(ledger_of(recipe, plan), plan, step)
     if progress is not None and plan.jump(step, known) is None:
-        # A stride past the end breaks off here; the last seek then refuses the step that was asked for.
+        # A stride past the end stops here; the last seek then refuses the requested step.
         with suppress(EndOfStreamError):
             while cursor.step + _STRIDE < step:
                 cursor = plan.seek(cursor.step + _STRIDE, cursor)
@@ -127,7 +127,7 @@ def seek(recipe: Recipe, plan: Plan, step: int, progress: Callable[[int], None] 
 def write_ahead(recipe: Recipe, plan: Plan, num_steps: int, progress: Callable[[int], None] | None = None) -> Cursor:
     """Record cursors up to step `num_steps`, or the end of the round; returns the last one reached.
 
-    Records are added as they are found, so an interrupted run goes on where it was.
+    Records are added as they are found, so an interrupted run resumes from the last one.
     """
     ledger = ledger_of(recipe, plan)
     cursor = nearest(ledger, plan, num_steps)
@@ -153,10 +153,10 @@ def write_ahead(recipe: Recipe, plan: Plan, num_steps: int, progress: Callable[[
 
 
 class Recorder:
-    """Adds to the ledger as a run goes on.
+    """Adds to the ledger during a run.
 
-    Only where the ledger is whole so far: a run that began from a state it does not know leaves it alone. A ledger
-    that cannot be written costs a warning, not the run.
+    Only where the ledger has no gap: a run that began from a state past its last record leaves it unchanged. A
+    ledger that cannot be written causes a warning and does not stop the run.
     """
 
     def __init__(self, recipe: Recipe, plan: Plan) -> None:
@@ -176,7 +176,7 @@ class Recorder:
                 self._ledger.append(np.array(found, np.uint64))
         except PlayheadError as error:
             self._works = False
-            warnings.warn(f"the ledger cannot be written, and the run goes on without: {error}", stacklevel=2)
+            warnings.warn(f"cannot write the ledger; continuing without it: {error}", stacklevel=2)
 
 
 def _windows(cursor: Cursor) -> list[int]:

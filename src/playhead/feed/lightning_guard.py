@@ -1,6 +1,6 @@
-"""A loader given to Lightning without the adapter: what would go wrong in silence is refused.
+"""A loader given to Lightning without the adapter: silent errors are refused.
 
-All that `feed` knows of Lightning: the two functions of it that may call a loader, and what is wrong with that.
+This is all that `feed` knows of Lightning: the two functions that must not call a loader directly, and why.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Literal
 from playhead.errors import EndOfStreamError, StateError
 
 _REFUSALS = {
-    # The state after the last batch delivered to Lightning, which fetches ahead and saves inside steps.
+    # The state after the last batch delivered. Lightning fetches ahead and saves inside steps.
     "_state_dicts": (
         StateError,
-        "Lightning would save the state of a loader that it may have fetched further than it has trained",
+        "Lightning would save the state of a loader from which it may have fetched more batches than it has trained on",
         "playhead.lightning, which saves the state after the last finished optimizer step",
     ),
-    # Another epoch of a round that is over: it would be empty.
+    # Another epoch of a finished round: it would be empty.
     "__next__": (
         EndOfStreamError,
-        "Lightning begins another epoch, and the loader's round is over",
+        "Lightning begins another epoch, but the loader's round has finished",
         "playhead.lightning, which begins the next round",
     ),
 }
 
 
 def refuse_lightning(function: Literal["_state_dicts", "__next__"]) -> None:
-    """Raise where this function of the class in which Lightning puts loaders is among our callers."""
+    """Raise if this function of Lightning's `CombinedLoader` is among the callers."""
     frame = inspect.currentframe()
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))

@@ -23,10 +23,10 @@ WorkerKind = Literal["process", "thread"]
 class Loader(Delivery):
     """The batches of one rank.
 
-    Rank and world size are detected where they are not given. `workers` 0 makes batches in this process; else
-    `worker_kind` says whether workers are processes or threads, and `lookahead` how many batches each has under way.
-    Their number never changes what is delivered. `map` and `collate` are functions in place of those the recipe names,
-    `files` is storage to use in place of the usual.
+    Rank and world size are detected where they are not given. `workers` 0 makes batches in this process; otherwise
+    `worker_kind` selects processes or threads, and `lookahead` is the number of batches that each prepares ahead.
+    Their number never changes what is delivered. `map` and `collate` are functions that replace those of the recipe;
+    `files` replaces the default storage.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Loader(Delivery):
 
 
 def whole_number(name: str, value: Any, least: int, refusal: type[RecipeError] = RecipeError) -> int:
-    """The value of an option that is a whole number, of Python or of numpy; any other is refused."""
+    """The value of an integer option; any other value is refused."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
         return int(value)
-    raise refusal(f"{name}: this number cannot be used", found=repr(value), expected=f"a whole number from {least}")
+    raise refusal(f"{name}: invalid value", found=repr(value), expected=f"a whole number from {least}")
 
 
 def _check_kind(kind: str, start_method: str) -> None:
     if kind not in get_args(WorkerKind) or start_method not in get_args(StartMethod):
         raise RecipeError(
-            "workers of this kind are not known",
+            "unknown worker_kind or start_method",
             found=f"worker_kind {kind!r}, start_method {start_method!r}",
             expected=f"worker_kind one of: {', '.join(get_args(WorkerKind))}; "
             f"start_method one of: {', '.join(get_args(StartMethod))}",

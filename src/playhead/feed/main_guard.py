@@ -1,4 +1,4 @@
-"""A script without a main guard: its spawned workers import it, and would do again what it does."""
+"""A script without a main guard: its spawned workers import it and would run it again."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 
 from playhead.errors import WorkerError
 
-PATIENCE_SECONDS = 2.0  # how long a worker that is about to end is waited for
-_NO_MAIN_GUARD = 113  # the exit code of a worker whose start ran the script that starts workers
+PATIENCE_SECONDS = 2.0  # how long to wait for a worker that is about to exit
+_NO_MAIN_GUARD = 113  # the exit code of a worker that ran the script that starts workers
 
 
 def refuse_in_bootstrap() -> None:
-    """End a worker process that, while it imports the user's script, is about to start workers of its own.
+    """Exit a worker process that is about to start workers while it imports the user's script.
 
-    It exits silently: its owner sees the exit code and raises the error.
+    It exits silently: the owner sees the exit code and raises the error.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         os._exit(_NO_MAIN_GUARD)
@@ -27,6 +27,6 @@ def without_main_guard(exit_code: int | None) -> WorkerError | None:
     return WorkerError(
         "a worker process ran the script that starts workers, instead of waiting for work",
         found="a loader is iterated, or data is prepared, at the top level of the script",
-        expected="that only the process started by you does so: workers import the script, too",
+        expected="only the process that you started does so: workers import the script, too",
         fix='put the code that uses the loader into a function, and call it under `if __name__ == "__main__":`',
     )

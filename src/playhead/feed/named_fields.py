@@ -1,4 +1,4 @@
-"""The fields that `pad_values` and `dtypes` name: one that no sample has is a mistake in the recipe."""
+"""The fields named in `pad_values` and `dtypes`: a name that no sample has is an error in the recipe."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from playhead.resolve.resolve import leaves_by_stream
 
 
 def check_named_fields(recipe: Recipe, fields: Iterable[str], map_function: Callable[..., Any] | None) -> None:
-    """Refuse a recipe that names a field which neither these samples have, nor one of any other source.
+    """Refuse a recipe that names a field found neither in `fields` nor in a sample of any source.
 
-    Sub-streams and evaluation sets may have fields of their own, so one sample of every source is read before a name
-    is refused. What cannot be read does not count against a name.
+    Sub-streams and evaluation sets may have other fields, so one sample of every source is read before a name is
+    refused. If one cannot be read, no name is refused.
     """
     known = dict.fromkeys(fields)
     named = [(key, name) for key in ("pad_values", "dtypes") for name in getattr(recipe, key)]

@@ -1,8 +1,8 @@
 """The numbers of a field as arrays of one dtype.
 
-Law: no number is delivered as another one. Undeclared whole numbers are int64, fractions float64, and arrays keep their
-dtype; a dtype that the recipe declares (`dtypes`) holds in every batch. What does not fit is an error. Only fractions
-are rounded, to the nearest that a declared float type has.
+Law: no number changes its value. Undeclared whole numbers are int64, fractions float64, and arrays keep their dtype; a
+dtype declared in the recipe (`dtypes`) applies to every batch. A value that does not fit is an error. Only fractions
+are rounded, to the nearest value of a declared float type.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def column_of(name: str, values: list[Any], declared: Dtype | None) -> Array:
 
 
 def arrays_of(name: str, values: list[Any], declared: Dtype | None) -> tuple[list[Array | StoredArray], Dtype]:
-    """One array for each sample, and the dtype that holds them all; those that are not of it fit when written."""
+    """One array for each sample, and a dtype that holds them all; every array can be cast to it exactly."""
     alike = _alike(values, declared)
     if alike is not None:
         return values, alike
@@ -57,14 +57,14 @@ def arrays_of(name: str, values: list[Any], declared: Dtype | None) -> tuple[lis
 
 
 def _alike(values: list[Any], declared: Dtype | None) -> Dtype | None:
-    """The one dtype of arrays of numbers, which need not be read to know it; None where values must be looked at."""
+    """The common dtype of numeric arrays, found without reading them; None where the values must be inspected."""
     if not all(type(value) is StoredArray or type(value) is np.ndarray for value in values):
         return None
     dtype, *others = {value.dtype for value in values}
     if others or dtype.kind not in "biuf":
         return None
     if declared is not None:
-        # Written into its place, a smaller whole number becomes the larger one; what is not read yet is read as it is.
+        # Writing casts smaller integers to the larger type; stored arrays are read without a cast.
         fits = declared == dtype or (_holds_all(declared, dtype) and all(type(value) is np.ndarray for value in values))
         return declared if fits else None
     return None if dtype == _FLOAT64 and not any(map(len, values)) else dtype
@@ -72,14 +72,14 @@ def _alike(values: list[Any], declared: Dtype | None) -> Dtype | None:
 
 @cache
 def _holds_all(dtype: Dtype, other: Dtype) -> bool:
-    """Whether every number of another dtype of whole numbers is one of this."""
+    """Whether both are integer dtypes and `dtype` holds every number of `other`."""
     return dtype.kind in "iu" and other.kind in "biu" and np.can_cast(other, dtype)
 
 
 def flat_of(values: list[Any], declared: Dtype | None) -> Array | None:
-    """The numbers of lists end to end, where all are whole, or all fractions; None where it takes `arrays_of` to tell.
+    """The concatenated numbers of lists, if all are whole or all are fractions; None where `arrays_of` must decide.
 
-    Law: they are the arrays of `arrays_of` end to end, in the dtype that it finds.
+    Law: they are the arrays of `arrays_of` concatenated, in the dtype that it returns.
     """
     if {*map(type, values)} != {list}:
         return None
@@ -93,7 +93,7 @@ def flat_of(values: list[Any], declared: Dtype | None) -> Array | None:
 
 
 def _packed(numbers: list[Any]) -> Array | None:
-    """Plain numbers as int64 or float64; None where there are none, or of several kinds, or beyond int64."""
+    """Plain numbers as int64 or float64; None if there are none, if their types are mixed, or beyond int64."""
     kind = type(numbers[0]) if numbers else None
     try:
         if kind is int:
@@ -107,7 +107,7 @@ def _packed(numbers: list[Any]) -> Array | None:
 
 
 def misfit(name: str, value: Any, dtype: Dtype, slot: int) -> SlotError:
-    """A value that the dtype of its field cannot hold as it is."""
+    """The error for a value that the dtype of its field cannot hold."""
     expected = f"a number that {dtype} can hold"
     if dtype.kind == "f" and isinstance(value, _WHOLE):
         expected = f"whole numbers up to {_largest_whole(dtype):,}, which {dtype} can hold exactly"
@@ -116,12 +116,12 @@ def misfit(name: str, value: Any, dtype: Dtype, slot: int) -> SlotError:
         f'field "{name}" does not fit its dtype, {dtype}',
         found="null" if value is None else f"{value!r}"[:80],
         expected=expected,
-        fix=f"declare another (`dtypes: {{{name}: ...}}` in the recipe), or make it fit in `map`",
+        fix=f"declare another (`dtypes: {{{name}: ...}}` in the recipe), or convert it in `map`",
     )
 
 
 def can_hold(value: Any, dtype: Dtype) -> bool:
-    """Whether a dtype can hold a number as it is, fractions rounded to the nearest that a float type has."""
+    """Whether a dtype can hold a number exactly; fractions may be rounded to the nearest float."""
     if isinstance(value, bool | np.bool_):
         return True
     if not isinstance(value, _WHOLE + _FRACTIONS):
@@ -138,19 +138,23 @@ def can_hold(value: Any, dtype: Dtype) -> bool:
 def _converted(name: str, value: Any, slot: int) -> Array:
     try:
         return _as_array(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # as torch raises them for its own kinds of tensors
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # as torch raises them for some tensors
         raise _at(
             slot,
-            f'field "{name}" holds an array that numpy cannot have',
+            f'field "{name}" holds an array that cannot be converted to numpy',
             found=f"{type(value).__name__} of {getattr(value, 'dtype', 'no dtype')}: {error}",
-            fix="in `map`, make it a dense array without gradients, of a dtype that numpy has (as `tensor.float()`)",
+            fix="in `map`, make it a dense array without gradients, of a dtype that numpy has (like `tensor.float()`)",
         ) from error
 
 
 def _as_array(value: Any) -> Array:
     """A list of numbers, or an array, as an array of the same numbers.
 
-    It holds objects where numpy would choose float64 for whole numbers: beyond int64, or signed beside unsigned.
+    It holds objects where numpy would choose float64 for whole numbers: beyond int64, or signed mixed with unsigned.
     """
     array = np.asarray(value)
     if array.dtype.kind != "f" or not array.size or not isinstance(value, LISTS):
@@ -162,7 +166,7 @@ def _as_array(value: Any) -> Array:
 
 
 def _undeclared(name: str, array: Array, value: Any, slot: int | None) -> Array:
-    """The array in a dtype of its own. `slot` is None for a column, which has a number for each sample."""
+    """The array in its default dtype. `slot` is None for a column, which has one number for each sample."""
     kind = array.dtype.kind
     if kind not in "uO" or not isinstance(value, LISTS):
         if kind == "O":
@@ -179,7 +183,7 @@ def _undeclared(name: str, array: Array, value: Any, slot: int | None) -> Array:
 
 
 def _common(name: str, arrays: list[Array]) -> Dtype:
-    """The dtype that holds all arrays; empty ones do not count."""
+    """The dtype that holds all arrays; empty ones are ignored."""
     if len({array.dtype for array in arrays}) == 1 and arrays[0].dtype != _FLOAT64:
         return arrays[0].dtype
     filled = [(slot, array) for slot, array in enumerate(arrays) if len(array)]
@@ -212,7 +216,7 @@ def _check(name: str, array: Array, dtype: Dtype, slot: int | None) -> None:
 
 
 def _misfits(array: Array, dtype: Dtype) -> npt.NDArray[np.bool_]:
-    """Which numbers the dtype cannot hold as they are."""
+    """Which numbers the dtype cannot hold exactly."""
     kind = array.dtype.kind
     if kind == "O":
         return np.array([not can_hold(item, dtype) for item in array.ravel().tolist()], np.bool_)
@@ -228,12 +232,12 @@ def _misfits(array: Array, dtype: Dtype) -> npt.NDArray[np.bool_]:
         with np.errstate(over="ignore"):
             return np.asarray(np.isfinite(array) & ~np.isfinite(array.astype(dtype)))
     wide = array.astype(np.result_type(array.dtype, _FLOAT64))
-    low, high = _whole_range(dtype)  # powers of two, but for the 1 that `high` lacks: floats hold them exactly
+    low, high = _whole_range(dtype)  # `low` and `high + 1` are powers of two: floats hold them exactly
     return np.asarray(~((wide >= float(low)) & (wide < float(high + 1)) & (wide == np.trunc(wide))))
 
 
 def _whole_range(dtype: Dtype) -> tuple[int, int]:
-    """The whole numbers that a dtype holds exactly, without a gap."""
+    """The range of consecutive whole numbers that a dtype holds exactly."""
     if dtype.kind == "b":
         return 0, 1
     if dtype.kind == "f":
@@ -265,19 +269,19 @@ def _signed_and_unsigned(name: str, filled: list[tuple[int, Array]]) -> SlotErro
     slot = next(slot for slot, array in filled if array.dtype.kind == "u")
     return _at(
         slot,
-        f'field "{name}" mixes whole numbers of dtypes that only a float type has room for',
+        f'field "{name}" mixes integer dtypes that only a float dtype can hold',
         found=", ".join(kinds),
-        fix=f"declare one in the recipe (`dtypes: {{{name}: uint64}}` or `int64`), or make them alike in `map`",
+        fix=f"declare one in the recipe (`dtypes: {{{name}: uint64}}` or `int64`), or convert them in `map`",
     )
 
 
 def _not_an_array(name: str, array: Array, slot: int) -> SlotError:
     return _at(
         slot,
-        f'field "{name}" holds what an array of numbers cannot',
-        found=f"an array of objects, as {array.ravel().tolist()[0]!r}"[:80] if array.size else "an array of objects",
+        f'field "{name}" holds values that are not numbers',
+        found=f"an array of objects like {array.ravel().tolist()[0]!r}"[:80] if array.size else "an array of objects",
         expected="numbers that fit 64 bits",
-        fix="make numbers that fit in `map`, leave the field out with `fields: [...]`, or give a `collate` function",
+        fix="convert them to numbers in `map`, leave the field out with `fields: [...]`, or give a `collate` function",
     )
 
 

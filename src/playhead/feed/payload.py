@@ -1,4 +1,4 @@
-"""The fingerprint of what decides the contents of batches beyond the plan: a change of it is a warning."""
+"""The fingerprint of settings outside the plan that affect batch contents: a change of it is a warning."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def payload_fingerprint(
 ) -> str:
     """`functions` are the names of those given in place of the recipe's map and collate.
 
-    Only what is not a default is in it, so that new options leave it as it was.
+    Defaults are left out, so that new options do not change it.
     """
     decided: dict[str, Any] = {
         "functions": functions,
-        "recipe": _said(recipe, _OF_RECIPE),
-        "sources": [_said(leaf.source, _OF_SOURCE) for leaf in leaves],
-        "noises": [[leaf.source.name, _said(leaf.source, _OF_NOISE)] for leaf in noises_of(recipe, leaves)],
+        "recipe": _chosen(recipe, _OF_RECIPE),
+        "sources": [_chosen(leaf.source, _OF_SOURCE) for leaf in leaves],
+        "noises": [[leaf.source.name, _chosen(leaf.source, _OF_NOISE)] for leaf in noises_of(recipe, leaves)],
         "tokens": [tokens_by_digest(recipe, leaf) for leaf in leaves],
     }
     if recipe.media is not False:
@@ -47,12 +47,12 @@ def payload_fingerprint(
 
 
 def _other_files(leaf: Leaf, files: Files) -> list[str]:
-    """Digests of the files beside its shards that the samples of a source depend on."""
+    """Digests of the files other than its shards that the samples of a source depend on."""
     known = format_of(leaf.source, leaf.path).format
     paths = known.other_files(leaf.source) if isinstance(known, WithOtherFiles) else ()
     return [digest_bytes(b"".join(open_file(files, path).pieces())) for path in paths]
 
 
-def _said(value: Any, names: Sequence[str]) -> dict[str, Any]:
+def _chosen(value: Any, names: Sequence[str]) -> dict[str, Any]:
     found = to_plain(value)
     return {name: found[name] for name in names if name in found}

@@ -1,4 +1,4 @@
-"""Work done ahead, results in order: here or in threads (workers as processes are in a file of their own)."""
+"""Work done ahead, results in order: in this process or in threads (worker processes are in `processes.py`)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Pool(Protocol):
     """Makes micro-batches, for one iteration at a time."""
 
     def results(self, tasks: Iterator[Task]) -> Results:
-        """Every task with what was made of it, in order. How many tasks are taken ahead is the pool's own matter.
+        """Every task with its result, in order. How many tasks are taken ahead is up to the pool.
 
-        Closing the generator drops what is under way.
+        Closing the generator drops unfinished work.
         """
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Inline:
 
 
 class Threads:
-    """Workers as threads that share one producer: right for maps that wait or release the interpreter lock."""
+    """Workers as threads that share one producer: suits maps that wait or release the interpreter lock."""
 
     def __init__(self, blueprint: Blueprint, workers: int, lookahead: int) -> None:
         self._blueprint = blueprint
@@ -72,9 +72,9 @@ class Threads:
 
 
 def ahead(tasks: Iterator[Task], depth: int, submit: Callable[[Work], Callable[[], Produced]]) -> Results:
-    """The tasks with their results, in order, while `depth` of them are under way.
+    """The tasks with their results, in order, with `depth` of them in progress.
 
-    `submit` begins work and returns what waits for its result. Law: no result is referred to once it is given away.
+    `submit` begins work and returns a function that waits for its result. Law: no yielded result is kept.
     """
     waiting = deque((task, submit(task.work)) for task in islice(tasks, depth))
     ready: deque[tuple[Task, Produced]] = deque()

@@ -1,8 +1,8 @@
 """Workers as processes: the owner's side.
 
-Workers take turns: the n-th piece of work goes to worker n mod N, which does its pieces in order, so results are in
-order when they are received in turn. A dead worker is noticed where its result is awaited; the error names what it was
-reading. A worker ends when its pipe is closed: by its owner, or with it, for no fork of the owner keeps its ends.
+Work is dealt in turn: item n goes to worker n mod N, and each worker does its items in order, so results received in
+turn are in order. A dead worker is noticed where its result is awaited; the error names what it was reading. A worker
+exits when its pipe is closed, by the owner or by the owner's exit: forks of the owner keep no end of it open.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from playhead.errors import WorkerError
 from playhead.feed.main_guard import PATIENCE_SECONDS, refuse_in_bootstrap, without_main_guard
 from playhead.feed.pool import Results, ahead
 from playhead.feed.produce import Blueprint, Produced
-from playhead.feed.segments import Segments, out_of_resources
+from playhead.feed.shared_memory import SharedBuffers, out_of_resources
 from playhead.feed.tasks import Task, Work
 from playhead.feed.transport import unpack
-from playhead.feed.worker import SEGMENT, Instructions, serve, socket_of
+from playhead.feed.worker import BUFFER, Instructions, serve, socket_of
 
 StartMethod = Literal["spawn", "forkserver"]
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """How many processes, and how they work.
+    """The number of worker processes and their options.
 
-    Each has `lookahead` batches under way. `keep` lets them outlive an iteration. `timeout_seconds` bounds the wait for
-    a batch; None: as long as it takes. `setup` is called in each before any work, with its number and how often the
+    Each prepares `lookahead` batches ahead. `keep` lets them outlive an iteration. `timeout_seconds` limits the wait
+    for a batch; None waits without limit. `setup` is called in each before any work, with its number and how often the
     pool was started before.
     """
 
@@ -56,28 +56,28 @@ class WorkerOptions:
 
 
 class Processes:
-    """A pool of worker processes that dies with its owner. A fork of the owner has none, until it starts its own."""
+    """A pool of worker processes that exit with their owner. A fork of the owner has none until it starts its own."""
 
     def __init__(self, blueprint: Blueprint, options: WorkerOptions, describe: Callable[[Work], str]) -> None:
         self._blueprint, self._options, self._describe = blueprint, options, describe
         self._workers: list[_Worker] = []
-        self._segments: Segments | None = None
+        self._buffers: SharedBuffers | None = None
         self._num_starts = 0
         _POOLS[id(self)] = self
 
     def results(self, tasks: Iterator[Task]) -> Results:
         options = self._options
         try:
-            segments = self._start() if self._segments is None else self._segments
+            buffers = self._start() if self._buffers is None else self._buffers
             turns = cycle(self._workers)
 
             def submit(work: Work) -> Callable[[], Produced]:
                 worker = next(turns)
                 worker.send(work)
-                return lambda: worker.receive(segments)
+                return lambda: worker.receive(buffers)
 
             for worker in self._workers:
-                worker.drop_results(segments)
+                worker.drop_results(buffers)
             yield from ahead(tasks, options.num * options.lookahead, submit)
         except GeneratorExit:
             raise
@@ -93,20 +93,20 @@ class Processes:
         for worker in workers:
             worker.hang_up()
         _end([worker.process for worker in workers if worker.process.pid is not None])
-        if self._segments is not None:
-            self._segments.close()
-        self._segments = None
+        if self._buffers is not None:
+            self._buffers.close()
+        self._buffers = None
 
     def forked(self, *, in_child: bool) -> None:
-        """To be called after a fork, in both processes: the workers are the parent's."""
-        if self._segments is not None:
-            self._segments.forked(in_child=in_child)
+        """Call after a fork, in both processes: the workers belong to the parent."""
+        if self._buffers is not None:
+            self._buffers.forked(in_child=in_child)
         if in_child:
-            workers, self._workers, self._segments = self._workers, [], None
+            workers, self._workers, self._buffers = self._workers, [], None
             for worker in workers:
                 worker.disown()
 
-    def _start(self) -> Segments:
+    def _start(self) -> SharedBuffers:
         refuse_in_bootstrap()
         _refuse_in_daemon()
         options = self._options
@@ -117,13 +117,13 @@ class Processes:
         self._num_starts += 1
         context = multiprocessing.get_context(options.start_method)
         try:
-            # Not when a worker is started: it unblocks Ctrl-C, which the worker would then hear.
+            # Before any worker starts: this unblocks SIGINT, which a worker would otherwise inherit unblocked.
             if options.start_method == "spawn":
                 resource_tracker.ensure_running()
             elif options.start_method == "forkserver":
                 forkserver.ensure_running()
             worker_free, free = os.pipe()
-            self._segments = Segments(options.num, options.lookahead, free, self._announce)
+            self._buffers = SharedBuffers(options.num, options.lookahead, free, self._announce)
             with Connection(worker_free, writable=False) as worker_end:
                 for number in range(options.num):
                     args = (instructions, number, worker_end)
@@ -131,8 +131,8 @@ class Processes:
                     self._workers[-1].start()  # a fork closes the owner's ends of all workers that are in the list
         except OSError as error:
             raise out_of_resources("worker processes cannot be started", error) from error
-        self._segments.prepare_to_wait()
-        return self._segments
+        self._buffers.prepare_to_wait()
+        return self._buffers
 
     def _announce(self, number: int, descriptor: int | None) -> None:
         for worker in self._workers:
@@ -153,7 +153,7 @@ os.register_at_fork(after_in_parent=partial(_forked, False), after_in_child=part
 
 
 class _Worker:
-    """The owner's end of a worker process."""
+    """A worker process as its owner sees it."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Worker:
         self._pipe, self._worker_pipe = context.Pipe()
         self._socket = socket_of(self._pipe)
         self._is_forked = context.get_start_method() == "fork"
-        self._under_way: deque[Work] = deque()
+        self._pending: deque[Work] = deque()
         name = f"playhead-worker-{self._number}"
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=serve, args=(self._worker_pipe, *args), name=name, daemon=True
@@ -184,16 +184,16 @@ class _Worker:
         self._worker_pipe.close()
 
     def send(self, work: Work) -> None:
-        self._under_way.append(work)
+        self._pending.append(work)
         try:
             self._pipe.send_bytes(work.to_bytes())
         except OSError as error:
             raise self._died() from error
 
     def announce(self, number: int, descriptor: int | None) -> None:
-        """Send the number of a segment of shared memory: with the descriptor of a new one; None: it is retired."""
+        """Send the number of a shared buffer, with its descriptor if it is new; None means that it is retired."""
         try:
-            self._pipe.send_bytes(SEGMENT.pack(number, descriptor is not None))
+            self._pipe.send_bytes(BUFFER.pack(number, descriptor is not None))
             if descriptor is not None:
                 socket.send_fds(self._socket, [b"!"], [descriptor])
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -201,21 +201,21 @@ class _Worker:
         except OSError as error:
             raise out_of_resources("shared memory cannot be sent to worker processes", error) from error
 
-    def receive(self, segments: Segments) -> Produced:
-        found = unpack(self._message(segments), segments)
-        self._under_way.popleft()
+    def receive(self, buffers: SharedBuffers) -> Produced:
+        found = unpack(self._message(buffers), buffers)
+        self._pending.popleft()
         if isinstance(found, BaseException):
             raise found
         return found  # type: ignore[no-any-return]
 
-    def drop_results(self, segments: Segments) -> None:
-        """Receive what an iteration left in the middle had asked for."""
-        while self._under_way:
-            unpack(self._message(segments), segments)
-            self._under_way.popleft()
+    def drop_results(self, buffers: SharedBuffers) -> None:
+        """Receive and drop the results that an unfinished iteration had requested."""
+        while self._pending:
+            unpack(self._message(buffers), buffers)
+            self._pending.popleft()
 
-    def _message(self, segments: Segments) -> bytes:
-        segments.prepare_to_wait()
+    def _message(self, buffers: SharedBuffers) -> bytes:
+        buffers.prepare_to_wait()
         if not self._pipe.poll() and not wait([self._pipe, self.process.sentinel], self._timeout_seconds):
             raise self._took_too_long()
         try:
@@ -226,19 +226,19 @@ class _Worker:
             raise self._died() from error
 
     def hang_up(self) -> None:
-        """Let the worker end: it does when its pipe is closed, which others may have open, too."""
+        """Let the worker exit: shut the pipe down, since other processes may have it open, too."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._close_ends()
 
     def disown(self) -> None:
-        """Forget the worker, in a fork of its owner: it ends with the owner alone, and not with the fork."""
+        """Release the worker in a fork of its owner: it exits with the owner, not with the fork."""
         self._close_ends()
-        getattr(process, "_children", set()).discard(self.process)  # which multiprocessing ends when a process does
+        getattr(process, "_children", set()).discard(self.process)  # multiprocessing terminates these at exit
 
     def _close_ends(self) -> None:
         self._socket.close()
-        with suppress(OSError):  # where garbage is collected, it may have closed itself before
+        with suppress(OSError):  # garbage collection may have closed it already
             self._pipe.close()
 
     def _died(self) -> WorkerError:
@@ -258,23 +258,23 @@ class _Worker:
         return WorkerError(
             f"worker {self._number} (process {self.process.pid}) took too long",
             found=f"no batch within {self._timeout_seconds:g} s; {self._making()}",
-            fix="look for what the map, the collate function or the storage waits for, or raise `timeout`",
+            fix="find what the map, the collate function or the storage waits for, or raise `timeout`",
         )
 
     def _making(self) -> str:
-        return f"it was making {self._describe(self._under_way[0]) if self._under_way else 'nothing'}"
+        return f"it was making {self._describe(self._pending[0]) if self._pending else 'nothing'}"
 
 
 def _end(workers: list[BaseProcess]) -> None:
-    """Wait for processes to end, for all of them together, and make those end that take too long."""
-    for make_end in (None, BaseProcess.terminate, BaseProcess.kill):
+    """Wait for all processes to exit; terminate, then kill, those that take too long."""
+    for stop in (None, BaseProcess.terminate, BaseProcess.kill):
         deadline = time.monotonic() + PATIENCE_SECONDS
         alive = [worker for worker in workers if worker.is_alive()]
         for worker in alive:
-            if make_end is not None:
-                make_end(worker)
+            if stop is not None:
+                stop(worker)
         for worker in alive:
-            worker.join(None if make_end is BaseProcess.kill else max(0.0, deadline - time.monotonic()))
+            worker.join(None if stop is BaseProcess.kill else max(0.0, deadline - time.monotonic()))
     for worker in workers:
         worker.close()
 
@@ -283,7 +283,7 @@ def _refuse_in_daemon() -> None:
     current = multiprocessing.current_process()
     if current.daemon:
         raise WorkerError(
-            "worker processes cannot be started here: Python lets a daemonic process have no children",
+            "worker processes cannot be started here: a daemonic process may not have children",
             found=f"process {current.name!r}, which was started with daemon=True",
-            fix="start it with daemon=False, or make batches without workers there, or with worker threads",
+            fix="start it with daemon=False, or use no workers there, or worker threads",
         )

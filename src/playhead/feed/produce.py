@@ -43,9 +43,9 @@ class Produced(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Everything a worker needs to make batches: it travels to other processes, and each builds its own Producer.
+    """Everything a worker needs to make batches: it is sent to other processes, and each builds its own Producer.
 
-    `tokenizers` are the digests of tokenizers by path, when it was made: all workers have the same tokens, or none.
+    `tokenizers` are the digests of tokenizers by path at construction, so that all workers produce the same tokens.
     """
 
     recipe: Recipe
@@ -68,12 +68,12 @@ class Blueprint:
         return Producer(self)
 
     def fingerprint(self) -> str:
-        """What decides the contents of batches beyond the plan."""
+        """The fingerprint of settings outside the plan that affect batch contents."""
         given = [None if function is None else name_of(function) for function in (self.map, self.collate)]
         return payload_fingerprint(self.recipe, self._leaves(), given, self.files)
 
     def check_picklable(self) -> None:
-        """Refuse a function that cannot travel, before any worker starts."""
+        """Refuse a function that cannot be pickled, before any worker starts."""
         for name, function in (("map", self.map), ("collate", self.collate)):
             try:
                 pickle.dumps(function)
@@ -123,7 +123,7 @@ class Producer:
             self._collate = resolve_function(recipe.collate, "collate")
 
     def __call__(self, work: Work, empty: Empty = np.empty) -> Produced:
-        """The micro-batch; padded and packed arrays are in memory that `empty` gives."""
+        """The micro-batch; padded and packed arrays are allocated with `empty`."""
         samples, incidents = self._reader.read(work.request)
         if not self._names_checked:
             self._check_names(samples)
@@ -135,7 +135,7 @@ class Producer:
         return Produced(payload, incidents, threading.get_native_id())
 
     def _check_names(self, samples: list[Sample | None]) -> None:
-        """Once, with the first sample there is: whether the fields that the recipe names for batches exist."""
+        """Check once, with the first readable sample, that the fields named in the recipe exist."""
         sample = next((sample for sample in samples if sample is not None), None)
         if sample is not None and self._collate is None and not self._as_list:
             check_named_fields(self._recipe, sample, self._map)
@@ -144,7 +144,7 @@ class Producer:
     def _place(self, error: PlayheadError, samples: list[Sample | None], work: Work, incidents: list[Incident]) -> str:
         """The row that caused an error of collation, or the rows of the micro-batch where no single one did."""
         slot = getattr(error, "slot", None)
-        if slot is not None and samples[slot] is None:  # an empty slot repeats the first sample there is
+        if slot is not None and samples[slot] is None:  # an empty slot repeats the first readable sample
             slot = next((i for i, sample in enumerate(samples) if sample is not None), None)
         if slot is None:
             return f"the samples cannot be put into a batch ({describe(work, self._streams)})"
@@ -168,7 +168,7 @@ class Producer:
 
 
 def _row_delivered(request: Request, slot: int, source: str, incidents: list[Incident]) -> int:
-    """The row whose sample is in a slot: the one planned, or the one that replaced it, now or in an earlier run."""
+    """The row whose sample is in a slot: the planned row, or its substitute from this or an earlier run."""
     epoch, row = int(request.picks.epoch[slot]), int(request.picks.row[slot])
     replaced = {(found.source, found.epoch, found.row): found.substitute for found in incidents}
     substitute = (request.known or {}).get(slot, replaced.get((source, epoch, row)))
@@ -176,9 +176,9 @@ def _row_delivered(request: Request, slot: int, source: str, incidents: list[Inc
 
 
 def _collated(function: UserFunction, samples: list[Sample]) -> Payload:
-    """What the user's function makes of the samples; what goes wrong names it and the line."""
+    """The result of the user's collate function; an error names the function and the line."""
     if not samples:
-        raise SampleError("every slot is empty, so there is nothing to give to the collate function")
+        raise SampleError("every slot is empty, so there is no sample for the collate function")
     name = name_of(function)
     try:
         found = function(samples)

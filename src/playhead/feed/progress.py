@@ -1,4 +1,4 @@
-"""How far delivery has come in a range of steps: two counters, of which a position is made when one is asked for."""
+"""The progress of delivery in a range of steps: two counters, from which a position is computed on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from playhead.types import IntArray
 
 
 class Progress(Struct, frozen=True):
-    """A range of steps under way in a round, and what counts in it.
+    """A range of steps in progress in a round, and its totals.
 
     `base` are the totals where the range begins; `running` has those of the windows of its parts, by micro-batch.
     """
@@ -25,7 +25,7 @@ class Progress(Struct, frozen=True):
     running: tuple[tuple[Part, IntArray], ...]
 
     def position(self, num_steps: int, lanes_done: int) -> Position:
-        """Where delivery stands once so many steps of the range are done, and so many lanes of the next."""
+        """The position after `num_steps` steps of the range and `lanes_done` lanes of the next step."""
         return Position(self.steps.cursor_at(num_steps), lanes_done, self.totals(num_steps, lanes_done), self.round)
 
     def totals(self, num_steps: int, lanes_done: int) -> IntArray:
@@ -39,14 +39,14 @@ class Progress(Struct, frozen=True):
 
 
 class ProgressMaker:
-    """Makes the progress of one range after another; remembers the running totals of the windows under way."""
+    """Makes the progress of one range after another; caches the running totals of the current windows."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._running: dict[int, tuple[int, IntArray]] = {}
 
     def begin(self, steps: StepRange, start: Position) -> Progress:
-        """The progress in a range that begins at a position: where that is in the first step, some lanes are done."""
+        """The progress in a range that begins at `start`, which may be inside the first step."""
         parts = [(part, self._window(part)) for part in steps.parts if part.place is not None]
         progress = Progress(steps, start.round, start.totals, tuple(parts))
         if not start.lanes_done:

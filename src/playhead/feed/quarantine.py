@@ -15,13 +15,13 @@ from playhead.read import Incident
 from playhead.recipe.values import Recipe
 from playhead.store import writing_to
 
-_FLOOR = 10  # bad rows that a source may have however few rows it has, up to a tenth of them
+_FLOOR = 10  # bad rows allowed in a small source, up to a tenth of its rows
 
 
 class Quarantine:
-    """What was bad in this run and in earlier ones, on any rank.
+    """The bad samples of this run and of earlier ones, on any rank.
 
-    Laws: an entry is written before the batch with its sample is delivered; an entry once written is never changed.
+    Laws: an entry is written before the batch with its sample is delivered; an entry never changes once written.
     """
 
     def __init__(self, recipe: Recipe, fingerprint: str, rank: int, num_rows: dict[str, int]) -> None:
@@ -32,10 +32,10 @@ class Quarantine:
         self._bad: set[tuple[str, int]] = set()
         self._substitutes: dict[tuple[str, int, int], int | None] = {}
         for path in sorted(folder.glob("rank-*.jsonl")):
-            self._learn(_read(path))
+            self._add(_read(path))
 
     def known(self, picks: Picks, source_names: tuple[str, ...]) -> dict[int, int | None] | None:
-        """The rows that replaced bad picks before, by position in the picks; None where there are none."""
+        """The rows that replaced bad picks before, by position in the picks; None if no pick was replaced."""
         if not self._substitutes:
             return None
         columns = zip(picks.source.tolist(), picks.epoch.tolist(), picks.row.tolist(), strict=True)
@@ -55,10 +55,10 @@ class Quarantine:
                     data = b"\n" + data
                 file.write(data)
                 os.fsync(file.fileno())
-        self._learn(fresh)
+        self._add(fresh)
         self._check({found.source: found.reason for found in fresh})
 
-    def _learn(self, incidents: list[Incident]) -> None:
+    def _add(self, incidents: list[Incident]) -> None:
         for found in incidents:
             self._bad.add((found.source, found.row))
             self._substitutes.setdefault((found.source, found.epoch, found.row), found.substitute)
@@ -85,7 +85,7 @@ def num_allowed(max_bad: float, num_rows: int) -> int:
 
 
 def _is_torn(file: io.FileIO) -> bool:
-    """Whether a kill left the last line without its end: the next one must not be appended to it."""
+    """Whether a kill truncated the last line: the next one must not be appended to it."""
     size = file.seek(0, os.SEEK_END)
     if not size:
         return False
@@ -94,7 +94,7 @@ def _is_torn(file: io.FileIO) -> bool:
 
 
 def _read(path: Path) -> list[Incident]:
-    """The whole lines of a file; a last one cut short by a kill is left out: its sample is found again."""
+    """The entries of a file; a last line truncated by a kill is left out: its sample is found again."""
     found = []
     for line in path.read_bytes().split(b"\n")[:-1]:
         try:

@@ -21,8 +21,8 @@ from playhead.store import Files
 class RankStream:
     """The plan of a stream, its sources, and the rank that follows it.
 
-    The rank of this process is detected when it is needed, for a loader may be made before the process group
-    is. Law: every answer is the same as the first, or an error names both.
+    The rank of this process is detected when it is needed: a loader may be made before the process group.
+    Law: the rank never changes; a later detection that differs is an error.
     """
 
     def __init__(
@@ -42,20 +42,20 @@ class RankStream:
         if rank is not None or world_size is not None:
             self.identity()
         if self.can_plan:
-            _ = self.plan  # what is wrong with the recipe is said now
+            _ = self.plan  # report recipe errors early
 
     @property
     def is_identified(self) -> bool:
-        """Whether rank and world size were asked for."""
+        """Whether rank and world size have been determined."""
         return self._identity is not None
 
     @property
     def can_plan(self) -> bool:
-        """Whether the plan is known: that of an evaluation set without `lanes` is only with the world size."""
+        """Whether the plan can be made: for an evaluation set without `lanes` it needs the world size."""
         return self.is_identified or not self._plan_needs_world
 
     def identity(self) -> Identity:
-        """Rank and world size: checked against the lanes at first, and against the first answer from then on."""
+        """Rank and world size: checked against the lanes at first, and against the first result from then on."""
         if self._identity is not None and self._identity.origin == "given":
             return self._identity
         found = identify(*self._given)
@@ -67,7 +67,7 @@ class RankStream:
             self._identity = found
         elif found[:2] != self._identity[:2]:
             raise WorldSizeError(
-                "this process is another rank than when the loader was first asked",
+                "the rank changed after the loader first read it",
                 found=f"now {found}",
                 expected=f"{self._identity}, as before",
                 fix="call init_process_group before `rank`, `world_size`, `len()` or the first iteration of a loader, "
@@ -95,7 +95,7 @@ class RankStream:
         return describe(work, self.sources)
 
     def num_batches(self) -> int:
-        """The batches of a whole round on this rank; TypeError where counting them takes planning them all."""
+        """The number of batches of a whole round on this rank; TypeError where only full planning could count them."""
         stream = self.plan.streams[0]
         segment = stream.segments[0]
         end = round_end(stream, 0)

@@ -1,4 +1,4 @@
-"""Large arrays in memory that is used again: of threads, which malloc keeps apart, freed memory would pile up."""
+"""Large arrays in reused memory: malloc keeps one arena per thread, so memory freed by threads would accumulate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOST_FREE = 8
 
 
 class Recycled:
-    """Memory for the arrays of batches. Threads may share it; there is no lock, for releases come at any moment.
+    """Memory for the arrays of batches. Threads may share it; it has no lock, since releases may come at any moment.
 
-    Law: memory is given again only when nothing refers to the array that had it, nor to a part of it.
+    Law: memory is reused only when nothing refers to the array that used it, nor to a view of it.
     """
 
     def __init__(self) -> None:
@@ -29,20 +29,20 @@ class Recycled:
         self._held: dict[int, weakref.ref[Any]] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An array whose contents are not set."""
+        """An uninitialized array."""
         dtype = np.dtype(dtype)
         size = prod(shape) * dtype.itemsize
         if size < SMALLEST_BYTES or dtype.hasobject:
             return np.empty(shape, dtype)
         memory = self._taken(size)
-        # Arrays hold on to the object that their buffer comes from: a stand-in for one use of the memory.
+        # Arrays keep a reference to the object that provides their buffer: a stand-in for one use of the memory.
         stand_in = (ctypes.c_char * len(memory)).from_buffer(memory)
         number = id(stand_in)
         self._held[number] = weakref.ref(stand_in, partial(_released, self._held, self._free, number, memory))
         return np.frombuffer(memoryview(stand_in), dtype, prod(shape)).reshape(shape)
 
     def _taken(self, size: int) -> mmap.mmap:
-        """Free memory of about the size, or new memory in place of some that is free and does not fit."""
+        """Free memory of about the size; otherwise new memory, and one free block that does not fit is dropped."""
         for _ in range(len(self._free)):
             try:
                 memory = self._free.popleft()
@@ -53,7 +53,7 @@ class Recycled:
             self._free.append(memory)
         if self._free:
             self._free.popleft()
-        # Private: in a fork, which has a copy, nothing is overwritten either.
+        # Private: a fork gets a copy, so nothing is overwritten there either.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         return mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE, flags)
 

@@ -1,4 +1,4 @@
-"""What a micro-batch is padded to, as the recipe says."""
+"""The shape that a micro-batch is padded to, according to the recipe."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shape_of(recipe: Recipe, rule: Rule, unit: Unit, batch: MicroBatch) -> Shape
 
 
 def _bucket(rule: BucketRule, batch: MicroBatch) -> int | None:
-    """The bucket of a micro-batch, which is that of any of its samples; None for an overlong one that goes alone."""
+    """The bucket of a micro-batch, found from its first sample; None for an overlong sample that is batched alone."""
     assert batch.lengths is not None
     outputs = None if batch.outputs is None else batch.outputs[:1]
     found = int(bucket_of(rule, batch.lengths[:1], outputs)[0])
@@ -35,7 +35,7 @@ def _bucket(rule: BucketRule, batch: MicroBatch) -> int | None:
 
 
 def in_sequence(length: int, unit: Unit, rate: float | None) -> int | None:
-    """A planned length in steps of the sequence field; None for seconds of which the rate is not known."""
+    """A planned length in steps of the sequence field; None for seconds with an unknown rate."""
     if unit != "seconds":
         return length
     return None if rate is None else ceil_div(length * round(rate), 1000)

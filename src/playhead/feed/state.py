@@ -23,11 +23,11 @@ VERSION = 2
 
 
 class PayloadWarning(UserWarning):
-    """The plan is the same, but what is made of its samples may not be."""
+    """The plan is the same, but the contents of its samples may differ."""
 
 
 class Position(Struct, frozen=True):
-    """Where delivery stands: a cursor, the lanes done of the step there, the totals so far, and the round under way."""
+    """A position of delivery: a cursor, the lanes done of its step, the totals so far, and the current round."""
 
     cursor: Cursor
     lanes_done: int
@@ -36,9 +36,9 @@ class Position(Struct, frozen=True):
 
 
 class Saved(Struct, frozen=True, forbid_unknown_fields=True):
-    """A state as JSON has it.
+    """A state as stored in JSON.
 
-    `about` says, for messages, what the plan's fingerprint is made of; `checksum` is a digest of all the rest.
+    `about` describes, for messages, what the plan's fingerprint is made of; `checksum` is a digest of the rest.
     """
 
     version: int
@@ -79,14 +79,14 @@ def save(position: Position, plan: Plan, payload: str) -> dict[str, Any]:
 
 
 def restore(state: Any, plan: Plan, payload: str) -> Position:
-    """The position of a state, or a refusal that says what differs and what to do."""
+    """The position of a state. A state that does not fit is refused with what differs and what to do."""
     saved = read_state(state)
     cursor = Cursor(saved.step, tuple(Place(*place) for place in saved.places), saved.turn, int(saved.receipt, 16))
     _check_plan(saved, plan, cursor.places)
     if saved.payload != payload:
         warnings.warn(
-            "the state was saved with another map, collate or decode setting, or other files that samples draw from: "
-            "the same samples follow, but what is made of them may differ",
+            "the state was saved with another map, collate or decode setting, or other files that samples depend on: "
+            "the same samples follow, but their contents may differ",
             PayloadWarning,
             stacklevel=3,  # the caller of load_state_dict of a loader
         )
@@ -106,7 +106,7 @@ def check_takeover(position: Position, lanes: int, world_size: int) -> None:
 
 
 def read_state(state: Any) -> Saved:
-    """What a state says, whatever plan it is of; one that is broken, edited or of another version is refused."""
+    """Parse a state, whatever its plan; one that is broken, edited or of another version is refused."""
     try:
         saved = msgspec.convert(state, Saved, strict=False)
         checksum = _checksum(saved)
@@ -119,7 +119,7 @@ def read_state(state: Any) -> Saved:
         raise _another_version(saved.version)
     if saved.checksum != checksum:
         raise StateError(
-            "the state is not what was saved: its checksum does not match",
+            "the state was changed after it was saved: its checksum does not match",
             found=f"checksum {saved.checksum or 'missing'}",
             expected=f"checksum {checksum} for its contents",
             fix="use a state as `state_dict()` returned it, unchanged",
@@ -133,9 +133,9 @@ def _checksum(saved: Saved) -> str:
 
 def _broken(found: str) -> StateError:
     return StateError(
-        "this is not a state of Playhead, or only a part of one",
+        "not a complete Playhead state",
         found=found,
-        fix="use a state that `state_dict()` gave, whole; a file cut short cannot be used",
+        fix="use a complete state as returned by `state_dict()`; a truncated file cannot be used",
     )
 
 
@@ -149,7 +149,7 @@ def _another_version(version: int) -> StateError:
 
 
 def _about(plan: Plan, places: tuple[Place, ...]) -> dict[str, Any]:
-    """Short answers to "what is different?", for the rules in force at these places."""
+    """A summary of the rules in force at these places, used to report what differs."""
     segments = [
         next(segment for segment in reversed(stream.segments) if segment.first_window <= place.window)
         for stream, place in zip(plan.streams, places, strict=True)
@@ -175,9 +175,9 @@ def _short(value: Any) -> str:
 
 
 def _check_plan(saved: Saved, plan: Plan, places: tuple[Place, ...]) -> None:
-    """Accept a fingerprint of the plan's chain that fits the place of the state; refuse others with what differs.
+    """Accept a fingerprint of the plan's chain that fits the position of the state; refuse others with what differs.
 
-    Where the first window of an amendment is still to begin, the fingerprint before it fits as well.
+    Where the first window of an amendment has not begun yet, the fingerprint before it is accepted as well.
     """
     known = [link.fingerprint for link in plan.chain]
     if saved.plan not in known:

@@ -1,4 +1,4 @@
-"""The plan as tasks for one rank: which micro-batch to make next, and where delivery stands after it."""
+"""The plan as tasks for one rank: which micro-batch to make next, and the position after it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Work(Struct, frozen=True):
     packed: bool
 
     def to_bytes(self) -> bytes:
-        """The work as it travels to a worker: a few numbers, then the arrays. Law: `from_bytes` gives it back."""
+        """The work as sent to a worker: a few numbers, then the arrays. Law: `from_bytes` restores it."""
         request, picks = self.request, self.request.picks
         known = request.known or {}
         shape = [-1 if n is None else n for n in (self.shape.length, self.shape.size)]
@@ -68,10 +68,10 @@ class Work(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """Work, where delivery stands once it is delivered, and the number of the loader that delivers it.
+    """Work, the position after its delivery, and the number of the loader that delivers it.
 
-    It stands after `num_steps` of the steps under way, and `lanes_done` of the next. A copy in another process, or on
-    disk, has the position itself.
+    The position is after `num_steps` of the steps in progress and `lanes_done` lanes of the next. A copy in another
+    process, or on disk, holds the position itself.
     """
 
     work: Work
@@ -88,7 +88,7 @@ class Task(Struct, frozen=True):
 
     @property
     def ends_range(self) -> bool:
-        """Whether it is the last of the steps under way: only between two ranges does a window end."""
+        """Whether it is the last task of its range of steps: a window ends only between two ranges."""
         return isinstance(self.progress, Progress) and self.num_steps == len(self.progress.steps)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -98,8 +98,8 @@ class Task(Struct, frozen=True):
 class TaskMaker:
     """Makes the tasks of one rank.
 
-    `units` are those of the lengths of each sub-stream. A `quarantine`, where the recipe replaces bad samples, knows
-    which rows replaced them the last time, so that a replay is identical.
+    `units` are the units of length of each sub-stream. If the recipe replaces bad samples, `quarantine` knows which
+    rows replaced them last time, so that a replay is identical.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class TaskMaker:
         return segment_at(self._plan.streams[part.stream], part.place.window).rule
 
     def _work(self, number: int, batch: MicroBatch, rule: Rule) -> Work:
-        """What makes a micro-batch of the step with this number; an idle lane repeats one that plays."""
+        """The work of a micro-batch of step `number`; an idle lane repeats an active one."""
         stream = batch.stream
         shape = shape_of(self._recipe, rule, self._units[stream], batch)
         known = None

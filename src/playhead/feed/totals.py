@@ -22,8 +22,8 @@ COLUMNS = 3  # samples, length, padding
 class Totals:
     """Samples, their length and the padding around them, in the plan's units.
 
-    Padding is what micro-batches are padded by to their longest sample, or what packs leave free (counted to the
-    source of a pack's first sample); None for a source where there are too many to count it by source.
+    Padding is what fills micro-batches up to their longest sample, or the free space of packs (counted for the source
+    of a pack's first sample); None for a single source if there are too many sources to count it by source.
     """
 
     samples: int
@@ -32,7 +32,7 @@ class Totals:
 
 
 def num_rows(plan: Plan) -> int:
-    """How many rows of counts are kept: one a source, or one in all."""
+    """The number of rows of counts: one for each source, or one in total."""
     names = sum(len(stream.source_names) for stream in plan.streams)
     return names if names <= MOST_SOURCES else 1
 

@@ -1,4 +1,4 @@
-"""Results of worker processes on their way to the owner: what is large in shared memory, the rest as a pickle.
+"""Results sent from worker processes to the owner: large data in shared memory, the rest as a pickle.
 
 Law: what arrives is what was sent. An array arrives writable if it was.
 """
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from playhead.feed.arena import SMALLEST_SHARED_BYTES, Arena
-from playhead.feed.segments import Segments, Span
+from playhead.feed.shared_memory import SharedBuffers, Span
 from playhead.types import Array
 
 
 def pack(result: Any, arena: Arena) -> bytes:
-    """The message that `unpack` makes the result of again. Arrays that are in the arena's segment are not copied."""
+    """The message from which `unpack` restores the result. Arrays in the arena's buffer are not copied."""
     spans: list[Span] = []
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -41,22 +41,22 @@ def pack(result: Any, arena: Arena) -> bytes:
     except BaseException:
         arena.clear()
         raise
-    segment = None
+    shared = None
     if spans:
-        segment = arena.hand_over()
+        shared = arena.hand_over()
     else:
         arena.clear()
-    return pickle.dumps((segment, spans, data if is_beside else None), protocol=5)
+    return pickle.dumps((shared, spans, data if is_beside else None), protocol=5)
 
 
-def unpack(message: bytes, segments: Segments) -> Any:
-    segment, spans, data = pickle.loads(message)  # noqa: S301  # from our own worker
-    views = segments.views(segment, spans) if spans else []
+def unpack(message: bytes, buffers: SharedBuffers) -> Any:
+    shared, spans, data = pickle.loads(message)  # noqa: S301  # from our own worker
+    views = buffers.views(shared, spans) if spans else []
     return pickle.loads(views.pop() if data is None else data, buffers=views)  # noqa: S301
 
 
 def _reduced_array(arena: Arena, array: Array) -> tuple[Any, ...]:
-    """An array as numpy pickles it; a large one so that its bytes need not go through the pickle."""
+    """An array as numpy pickles it; the bytes of a large one stay out of the pickle."""
     if array.nbytes >= SMALLEST_SHARED_BYTES and not array.dtype.hasobject:
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             found = arena.empty(array.shape, array.dtype)
@@ -64,7 +64,7 @@ def _reduced_array(arena: Arena, array: Array) -> tuple[Any, ...]:
             array = found
         try:
             memoryview(array)  # type: ignore[arg-type]
-        except ValueError:  # as of dates
+        except ValueError:  # for example dates
             as_bytes = array.view(np.dtype((np.void, array.itemsize)))
             return _as_dtype, (as_bytes, array.dtype)
     return array.__reduce_ex__(5)  # type: ignore[return-value]
@@ -75,7 +75,7 @@ def _as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _reduced_tensor(tensor: Any) -> tuple[Any, ...]:
-    """A plain tensor travels as an array of bytes; any other as torch pickles it."""
+    """A plain tensor is sent as an array of bytes; any other as torch pickles it."""
     import torch
 
     plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized

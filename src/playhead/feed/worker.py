@@ -1,4 +1,4 @@
-"""What a worker process runs: it makes what its owner asks for, in order, until its pipe is closed."""
+"""The main loop of a worker process: it does its owner's work in order until its pipe is closed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from playhead.feed.produce import Blueprint
 from playhead.feed.tasks import Work
 from playhead.feed.transport import pack
 
-# What to build a producer of, what to call before, and how often the pool was started before.
+# The blueprint of the producer, a function to call before, and how often the pool was started before.
 Instructions = tuple[Blueprint, Callable[[int, int], None] | None, int]
 
-SEGMENT = struct.Struct("=i?")  # a segment's number and whether it is new: its descriptor follows; work is longer
+BUFFER = struct.Struct("=i?")  # a buffer's number, and whether it is new (its descriptor follows); work is longer
 
 
 def serve(connection: Connection, instructions: Instructions | bytes, number: int, free: Connection) -> None:
-    """The main function of a worker process. A forked one has the instructions as they are, others as a pickle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that owns us
+    """The main function of a worker process. A forked one gets the instructions themselves, others a pickle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the owner
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork has its owner's handler
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     inbox: SimpleQueue[Work] = SimpleQueue()
     arena = Arena(free)
-    # Listen before building: the owner may die meanwhile.
+    # Listen before building: the owner may exit meanwhile.
     threading.Thread(target=_listen, args=(connection, socket_of(connection), inbox, arena), daemon=True).start()
     producer: Any = None
     failure: BaseException | None = None
@@ -51,7 +51,7 @@ def serve(connection: Connection, instructions: Instructions | bytes, number: in
         if result is None:
             try:
                 result = producer(work, arena.empty)
-            except Exception as error:  # noqa: BLE001  # it is raised again where the result is awaited
+            except Exception as error:  # noqa: BLE001  # raised where the result is awaited
                 arena.clear()
                 result = _portable(error)
         try:
@@ -62,21 +62,21 @@ def serve(connection: Connection, instructions: Instructions | bytes, number: in
 
 
 def socket_of(connection: Connection) -> socket.socket:
-    """Another descriptor of a pipe with two ends, to send descriptors through; it waits as long as the pipe does."""
+    """A duplicate descriptor of a two-way pipe, to send descriptors through; it blocks without a timeout."""
     found = socket.socket(fileno=os.dup(connection.fileno()))
     found.settimeout(None)  # whatever the program's default is
     return found
 
 
 def _listen(connection: Connection, stream: socket.socket, inbox: SimpleQueue[Work], arena: Arena) -> None:
-    """Take work as it comes, so that its sender never waits for a worker that waits for it to take a result."""
+    """Receive work at once, so that the owner never blocks on a worker that waits for it to take a result."""
     try:
         while True:
             data = connection.recv_bytes()
-            if len(data) > SEGMENT.size:
+            if len(data) > BUFFER.size:
                 inbox.put(Work.from_bytes(data))
                 continue
-            number, is_new = SEGMENT.unpack(data)
+            number, is_new = BUFFER.unpack(data)
             if is_new:
                 descriptors = socket.recv_fds(stream, 1, 1)[1]
                 arena.announced(number, descriptors[0] if descriptors else None)
@@ -98,7 +98,7 @@ def _message(result: Any, work: Work, arena: Arena) -> bytes:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """The error itself where it can be pickled, else its message and the line that raised it."""
+    """The error itself where it can be pickled; otherwise its message and the line that raised it."""
     if isinstance(error, PlayheadError):
         return error
     frame = traceback.extract_tb(error.__traceback__)[-1]

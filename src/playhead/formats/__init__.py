@@ -1,4 +1,4 @@
-"""Comes in: a source's files. Goes out: shards, their rows as offsets, lengths and columns, and rows read back.
+"""In: a source's files. Out: shards, their rows as offsets, lengths and columns, and rows read back.
 
 One file per format; `contract` says what a format is, `registry` how another package adds one.
 """

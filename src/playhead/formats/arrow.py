@@ -158,17 +158,17 @@ def _scan_indexed(shard: Shard, spec: Spec, options: ArrowOptions, files: Files)
 
 def _no_such_row(shard: Shard, found: int, num_rows: int) -> DataError:
     return DataError(
-        f"{shard.name}: names a row that is in none of the files",
+        f"{shard.name}: references a row that is in none of the files",
         found=f"row {found:,}",
         expected=f"rows up to {num_rows - 1:,}",
-        fix="write the indices again, for these files",
+        fix="rewrite the indices for these files",
     )
 
 
 def _collected(
     opened: _OpenFile, message: Message, spec: Spec, numbers: Sequence[int], chosen: IntArray | None = None
 ) -> dict[str, Array]:
-    """What a scan collects of a batch, or of the chosen rows of one."""
+    """The arrays that a scan collects from a batch, or from chosen rows of one."""
     pa = load_pyarrow()
     wanted = scanned_columns(spec, opened.schema.names, opened.names)
     with opened.reading(message):
@@ -214,7 +214,7 @@ class _OpenFile:
         return read_messages(self.file, allow_no_end=self._options.allow_no_end)
 
     def types(self, spec: Spec) -> dict[str, str]:
-        """What the columns are that samples have, or a scan reads."""
+        """The columns that samples have, or that a scan reads."""
         names = dict.fromkeys([*self.names, *scanned_columns(spec, self.schema.names, self.names)])
         return types_of(self.file.path, self.schema, names, self._options.of_columns)
 
@@ -236,7 +236,7 @@ class _OpenFile:
             return locate_columns(message, header, self.schema)
 
     def whole(self, message: Message, data: Buffer) -> Any:
-        """A batch of which all bytes are read. Law: no column is larger or smaller than it says."""
+        """A batch whose bytes are all read. Law: every column has the size that it declares."""
         pa = load_pyarrow()
         self._check_size(message, data)
         if self._dictionaries:
@@ -249,7 +249,7 @@ class _OpenFile:
         return batch
 
     def _check_size(self, message: Message, data: Buffer) -> None:
-        """Refuse a batch that takes too much memory: compressed buffers begin with the size of what is in them."""
+        """Refuse a batch that takes too much memory: compressed buffers begin with their decompressed size."""
         if not is_compressed(message, self.place(message)):
             return
         header, most = batch_header(message, self.place(message)), self._options.max_batch_bytes
@@ -264,7 +264,7 @@ class _OpenFile:
             )
 
     def arrays(self, message: Message, names: Sequence[str]) -> dict[str, Any]:
-        """Some columns of a batch, as few bytes of it read as can be."""
+        """Some columns of a batch, reading as few bytes as possible."""
         located = self.located(message)
         if located is None:
             batch = self.whole(message, self.file.read(message.first, message.end - message.first))
@@ -283,7 +283,7 @@ class _OpenFile:
 
     @cached_property
     def _dictionaries(self) -> list[tuple[int, bytes]]:
-        """The dictionaries of the file, each with its end; the messages are gone through only if there are any."""
+        """The dictionaries of the file, each with its end; messages are read only if the schema has dictionaries."""
         if not any(_has_dictionary(column.type) for column in self.schema):
             return []
         found = []
@@ -323,7 +323,7 @@ class ArrowReader:
         self._files: Kept[str, _OpenFile] = Kept(_MOST_FILES)
         self._row_tables: dict[Shard, _RowTable] = {}
         self._total_bytes: int | None = None
-        # Compressed batches are decoded whole, whatever their size: those of two groups must not drive each other out.
+        # Compressed batches are decoded whole, whatever their size: those of two groups must not evict each other.
         by_block = source.shuffle == "shards" and source.shuffle_unit == "block"
         least = 2 * source.shuffle_group if by_block else 1
         self.kept: Kept[Block, _Batch] = Kept(_MOST_KEPT, _KEPT_BYTES, least)
@@ -335,7 +335,7 @@ class ArrowReader:
         for i, block in enumerate(blocks):
             by_block.setdefault(block, []).append(i)
         parts = [
-            _Part(batch, chosen, numbers[chosen] if len(chosen) < len(numbers) else numbers)
+            _BatchRows(batch, chosen, numbers[chosen] if len(chosen) < len(numbers) else numbers)
             for batch, chosen in zip(self._batches([*by_block], rows.fetch), by_block.values(), strict=True)
         ]
         ranges = [joined_ranges(part.batch.columns, part.numbers) for part in parts]
@@ -369,7 +369,7 @@ class ArrowReader:
         return blocks, found
 
     def _batches(self, blocks: list[Block], fetch: Fetch) -> list[_Batch]:
-        """The batches, those that are not kept opened together: in two requests, for their metadata and their bytes."""
+        """The batches. Those not cached are opened together in two requests, for their metadata and their bytes."""
         kept = {block: self.kept.get(block) for block in blocks}
         new = [block for block, batch in kept.items() if batch is None]
         if new:
@@ -397,7 +397,7 @@ class ArrowReader:
         message = read_message(file.file, block.first, bytes(head))
         if message is None or message.kind != RECORD_BATCH or message.end != block.end:
             raise DataError(
-                f"{block.path}, byte {block.first:,}: no record batch is here",
+                f"{block.path}, byte {block.first:,}: no record batch starts here",
                 fix="run `playhead prepare --force` on the recipe",
             )
         located = None if self._fits(block, fetch.stamps) else file.located(message)
@@ -408,7 +408,7 @@ class ArrowReader:
         return _Opening(block, file, message, columns, ranges)
 
     def _fits(self, block: Block, stamps: Mapping[str, Stamp]) -> bool:
-        """Whether all that is in use at a time fits into memory, so that a batch is used again while it is kept."""
+        """Whether all batches in use fit into the cache, so that a batch is still there when it is needed again."""
         size, source = block.end - block.first, self._source
         if source.shuffle == "global":
             size = self._total(stamps)
@@ -425,7 +425,7 @@ class ArrowReader:
 
 @dataclass(frozen=True)
 class _Opening:
-    """A batch whose metadata are read: what else is to be read of it, and the places of its columns if not all."""
+    """A batch whose metadata are read: what remains to be read, and the ranges of its columns if not all of it."""
 
     block: Block
     file: _OpenFile
@@ -442,8 +442,8 @@ class _Opening:
         return _Batch(names, [open_column(column, data, by_ranges=True) for column in self.columns], media, num_bytes)
 
 
-class _Part(NamedTuple):
-    """Some rows of one batch: their positions among those asked for, and their numbers in the batch."""
+class _BatchRows(NamedTuple):
+    """Some rows of one batch: their positions among the requested rows, and their numbers in the batch."""
 
     batch: _Batch
     chosen: list[int]

@@ -1,4 +1,4 @@
-"""Types of Arrow: which can be read, and what their values become in a sample."""
+"""Arrow types: which can be read, and the types of their values in a sample."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_text_or_bytes(kind: Any) -> bool:
 
 
 def is_list(kind: Any) -> bool:
-    """Whether rows of it are runs of one array of values, found by offsets."""
+    """Whether its rows are slices of one array of values, found by offsets."""
     types = load_pyarrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind))
 
@@ -52,23 +52,23 @@ def offsets_type(kind: Any) -> type[np.signedinteger[Any]]:
 
 
 def stored_type(kind: Any) -> Any:
-    """The type without the extensions that give it a meaning."""
+    """The storage type of an extension type."""
     while isinstance(kind, load_pyarrow().BaseExtensionType):
         kind = kind.storage_type
     return kind
 
 
 def check_type(path: str, name: str, kind: Any, *, inside: bool = False) -> None:
-    """Refuse a column of a type whose values have no place in a sample."""
+    """Refuse a column of an unsupported type."""
     types, kind = load_pyarrow().types, stored_type(kind)
     refused = types.is_union(kind) or types.is_run_end_encoded(kind) or types.is_interval(kind)
-    # Arrow 26 casts views of lists to lists that contradict themselves.
+    # Arrow 26 casts views of lists to inconsistent lists.
     refused = refused or "list_view" in str(kind).partition("<")[0]
-    # Python has no nanoseconds: numpy's own stand for them, but not inside a list.
+    # Python has no nanoseconds: numpy types are used instead, but not inside a list.
     nanoseconds = getattr(kind, "unit", None) == "ns" and (inside or types.is_time64(kind))
     if refused or nanoseconds:
         raise DataError(
-            f'{path}: column "{name}" is of a type that is not read',
+            f'{path}: column "{name}" has an unsupported type',
             found=str(kind)[:200],
             expected="numbers, text, bytes, dates and times, structs, lists, maps or dictionaries",
             fix="leave it out with `options: {columns: [...]}`, or write it in another type",
@@ -84,7 +84,7 @@ def without_views(kind: Any) -> Any:
     """The type with views of texts and bytes as texts and bytes, for which Arrow has all its functions."""
     pa = load_pyarrow()
     types = pa.types
-    if "view" not in str(kind):  # versions of pyarrow without views have no functions to ask for them
+    if "view" not in str(kind):  # older versions of pyarrow have no views, and no functions to test for them
         return kind
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return pa.string() if types.is_string_view(kind) else pa.binary()
@@ -106,7 +106,7 @@ def _with_type(field: Any) -> Any:
 
 
 def delivered_type(kind: Any) -> str:
-    """What the values of a type are in a sample. Law: types of one name give values of one Python or numpy type."""
+    """The type of values in a sample. Law: types with one name have values of one Python or numpy type."""
     types, kind = load_pyarrow().types, without_views(stored_type(kind))
     if types.is_dictionary(kind):
         return delivered_type(kind.value_type)

@@ -1,6 +1,6 @@
-"""The columns of an uncompressed record batch by the places of their buffers, so that a few rows cost a few ranges.
+"""The columns of an uncompressed record batch by their buffer ranges, so that a few rows cost a few ranges.
 
-Of a column of large values only the bounds of its rows are read and kept; the values wanted are read when they are.
+Of a column of large values only the bounds of its rows are read and kept; values are read when they are needed.
 Everything else of a batch is small, and read and kept with the bounds: its *head*.
 """
 
@@ -42,7 +42,7 @@ class Located:
 
     @property
     def is_ranged(self) -> bool:
-        """Whether its values are large, and each a stretch of bytes."""
+        """Whether its values are large, each a contiguous range of bytes."""
         if is_text_or_bytes(self.type):
             first, end = self.buffers[2]
         elif is_list(self.type) and is_number(self.type.value_type) and not self.children[0].num_nulls:
@@ -54,14 +54,14 @@ class Located:
 
 @dataclass(frozen=True)
 class RangedColumn:
-    """A column of which some bytes may be unread: the ranges wanted for some rows, and their values by those bytes."""
+    """A partly read column: the ranges needed for some rows, and their values from those bytes."""
 
     ranges: Callable[[IntArray], tuple[list[int], list[int]]]
     values: Callable[[IntArray, Iterator[Buffer]], list[Any]]
 
 
 def locate_columns(message: Message, header: BatchHeader, schema: Any) -> dict[str, Located] | None:
-    """The columns of a batch by name; None where one is of a type whose buffers are not known here."""
+    """The columns of a batch by name; None if a column has a type with an unsupported buffer layout."""
     nodes = iter(header.nodes.tolist())
     buffers = iter((header.buffers + np.array([message.body, 0])).tolist())
     try:
@@ -78,7 +78,7 @@ def locate_columns(message: Message, header: BatchHeader, schema: Any) -> dict[s
 
 
 def _contradicts() -> DataError:
-    return DataError("the batch contradicts the schema", fix="restore the file, or write it again")
+    return DataError("the batch does not match the schema", fix="restore the file, or write it again")
 
 
 def _located(kind: Any, nodes: Iterator[list[int]], buffers: Iterator[list[int]]) -> Located | None:
@@ -103,7 +103,7 @@ def _located(kind: Any, nodes: Iterator[list[int]], buffers: Iterator[list[int]]
 
 
 def head_ranges(column: Located, *, by_ranges: bool) -> Iterator[tuple[int, int]]:
-    """What is read of a column before any row; `by_ranges` leaves large values out."""
+    """The ranges of a column that are read before any row; `by_ranges` leaves large values out."""
     buffers = column.buffers[: 0 if load_pyarrow().types.is_null(column.type) else None]
     first = 0 if column.num_nulls else 1
     if by_ranges and column.is_ranged:
@@ -115,7 +115,7 @@ def head_ranges(column: Located, *, by_ranges: bool) -> Iterator[tuple[int, int]
 
 
 def open_column(column: Located, data: Iterator[Buffer], *, by_ranges: bool) -> RangedColumn:
-    """A column by the bytes of its `head_ranges`, in their order."""
+    """A column from the bytes of its `head_ranges`, in order."""
     if by_ranges and column.is_ranged:
         return _ranged(column, data)
     if by_ranges and load_pyarrow().types.is_struct(column.type):
@@ -128,7 +128,7 @@ def loaded(column: Column) -> RangedColumn:
 
 
 def open_array(column: Located, data: Iterator[Buffer]) -> Any:
-    """A column that is read whole, as an array. Law: it contradicts itself nowhere."""
+    """A column that is read whole, as an array. Law: it is internally consistent."""
     array = _array(column, data)
     array.validate(full=True)
     return array
@@ -139,7 +139,7 @@ def _array(column: Located, data: Iterator[Buffer]) -> Any:
     if pa.types.is_null(column.type):
         return pa.nulls(column.num_rows)
     valid = [pa.py_buffer(bytes(next(data))) if column.num_nulls else None]
-    # Bytes of their own: the data may be a view of much more.
+    # A copy: the data may be a view of a much larger buffer.
     buffers = valid + [pa.py_buffer(bytes(next(data))) for _ in column.buffers[1:]]
     children = [_array(child, data) for child in column.children]
     return pa.Array.from_buffers(column.type, column.num_rows, buffers, column.num_nulls, children=children)

@@ -1,4 +1,4 @@
-"""Rows one by one into columns: the obvious way, which every fast way must agree with."""
+"""Rows one by one into columns: the reference implementation, which every fast path must agree with."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from playhead.seeds import hash_text
 from playhead.types import Array
 
 OWN_ID = "id"
-ROW_ID = "__id__"  # stands for the id of a row where the recipe names none: its own or, without one, file and number
+ROW_ID = "__id__"  # a row's default id, if the recipe names no field: its own id or, without one, file and number
 
 
 class Collector:
-    """Takes rows one by one, then gives their columns. Its errors do not name the row: the caller knows where it is.
+    """Takes rows one by one, then returns their columns. Its errors do not name the row: the caller knows where it is.
 
     Where the recipe names no ids, rows must be all those of a file, in order; `path` is the file.
     """
@@ -87,13 +87,13 @@ def number(value: Any, name: str) -> float:
 
 
 def own_id(row: Mapping[str, Any]) -> str | None:
-    """The id that a row of fields says itself, if any."""
+    """The id in a row's own `id` field, if any."""
     found = row.get(OWN_ID)
     return None if found is None else identity(found, OWN_ID)
 
 
 def file_and_row(path: str, row: int) -> str:
-    """The id of a row that says none: the name of its file, and its number there."""
+    """The id of a row without one: the name of its file, and its number there."""
     return f"{path.rpartition('/')[2]}:{row}"
 
 

@@ -1,7 +1,7 @@
-"""What a scan collects of columns: lengths, ids, numbers and rules, many rows at once.
+"""Scanning columns: lengths, ids, numbers and rules of many rows at once.
 
-Law: `collect` gives what a Collector fed row by row gives. Where it cannot promise that, it goes row by row, which also
-finds the row that is wrong.
+Law: `collect` returns what a Collector fed row by row returns. Otherwise it falls back to reading row by row, which
+also finds the row that is wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_BYTES = 64 << 20  # of one column at a time
 
 
 def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> list[str]:
-    """The columns that a scan must read, of those there are; `chosen` are those that samples have."""
+    """The columns that a scan must read, out of `names`; `chosen` are those that samples have."""
     lengths = [length for length in (spec.length, spec.output_length) if length is not None]
     terms = [term for length in lengths for term in length.terms]
     if any(term.function is not None for term in terms):
@@ -50,19 +50,19 @@ def _fields_of(term: Length) -> list[str]:
 
 
 def check_spec(path: str, spec: Spec) -> None:
-    """Refuse lengths that a row of columns does not have."""
+    """Refuse lengths that columnar formats cannot provide."""
     lengths = [length for length in (spec.length, spec.output_length) if length is not None]
     for term in (term for length in lengths for term in length.terms):
         if term.unit == "bytes" and term.field is None:
             raise DataError(
-                f"{path}: a row of columns has no size in bytes of its own",
+                f"{path}: `unit: bytes` needs a field in columnar formats",
                 expected="a column of text or bytes",
                 fix="name it: `length: {field: text, unit: bytes}`",
             )
 
 
 class _TooMuchAtOnceError(Exception):
-    """Values that are stored once would take too much memory if they were repeated for all rows."""
+    """Split the rows: dictionary values would take too much memory if they were repeated for all rows."""
 
 
 def collect(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
@@ -97,7 +97,7 @@ def _default_ids(columns: Mapping[str, Any], numbers: Sequence[int], path: str) 
 
 
 def _column_and_path(field: str, names: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The column with the longest name that begins the field, for "a.b" may be one; and the way into its structs."""
+    """The column whose name is the longest prefix of the field ("a.b" may be one), and the path into its structs."""
     parts = field.split(".")
     for count in range(len(parts), 0, -1):
         name = ".".join(parts[:count])
@@ -107,7 +107,7 @@ def _column_and_path(field: str, names: Sequence[str]) -> tuple[str | None, list
 
 
 def _field(columns: Mapping[str, Any], field: str) -> Any:
-    """The array of a field; None where there is none in any row."""
+    """The array of a field; None if no row has it."""
     pa = load_pyarrow()
     import pyarrow.compute as pc
 
@@ -124,7 +124,7 @@ def _field(columns: Mapping[str, Any], field: str) -> Any:
 
 
 def _plain(array: Any) -> Any:
-    """The array without what only says how it is stored."""
+    """The array without encodings that only affect storage."""
     pa = load_pyarrow()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -146,7 +146,7 @@ def _repeated_bytes(array: Any) -> int:
 
 
 def _at_once(spec: Spec, columns: Mapping[str, Any], num_rows: int) -> dict[str, Array] | None:
-    """The arrays; None where a row must be refused, or is of a kind that is looked at by itself."""
+    """The arrays; None where a row must be refused, or needs the row-by-row path."""
     arrays: dict[str, Array] = {}
     for name, length in ((LENGTHS, spec.length), (OUTPUTS, spec.output_length)):
         if length is not None:
@@ -221,7 +221,7 @@ def _texts(array: Any) -> list[str] | None:
 
 
 def _numbers(array: Any, num_rows: int, missing: float | None = None) -> Any:
-    """The numbers of a field as float64; None where a row has none, unless something stands for it."""
+    """The numbers of a field as float64; None where a row has none, unless a default is given."""
     pa = load_pyarrow()
     if array is None or pa.types.is_null(array.type):
         return None if missing is None else np.full(num_rows, missing)
@@ -261,7 +261,7 @@ class _ScanRow:
 
 
 def _row_by_row(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], path: str) -> dict[str, Array]:
-    """The slow, obvious way, which says which row is wrong and how."""
+    """The slow path, which reports the row that is wrong."""
     collector = Collector(spec)
     readers = [column_of(array) for array in columns.values()]
     for i, number in enumerate(numbers):

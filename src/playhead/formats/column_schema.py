@@ -1,4 +1,4 @@
-"""The columns of a file: which are read, which hold media, what they become; and whether all files of a source agree.
+"""The columns of a file: which are read, which hold media, their types; and whether all files of a source agree.
 
 Media are found by the features that Hugging Face writes into a schema, or by the options of the source.
 """
@@ -26,7 +26,7 @@ MediaMaker = Callable[[Any], Media | None]
 
 
 class ColumnFeature(Struct, frozen=True, forbid_unknown_fields=True):
-    """A column of media, in the words of `datasets`. What the recipe says of audio and images comes before it."""
+    """A column of media, in the terms of `datasets`. The recipe's settings for audio and images take precedence."""
 
     type: Literal["Audio", "Image"]
     decode: bool = True
@@ -43,7 +43,7 @@ class ColumnFeature(Struct, frozen=True, forbid_unknown_fields=True):
 class ColumnOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """`columns` are the ones to read, all by default; `audio` are those that hold recordings, `image` images.
 
-    A column of Hugging Face's type Audio or Image needs no mention. `features` stand in place of those in the files.
+    Columns of Hugging Face's types Audio and Image are detected. `features` replace those in the files.
     """
 
     columns: list[str] | None = None
@@ -57,7 +57,7 @@ def chosen_columns(path: str, schema: Any, options: ColumnOptions) -> list[str]:
     names: list[str] = list(schema.names)
     if len({*names}) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f'{path}: two columns are called "{twice}"', expected="a name of its own for each column")
+        raise DataError(f'{path}: duplicate column name "{twice}"', expected="unique column names")
     for name in (*(options.columns or ()), *options.audio, *options.image, *(options.features or ())):
         if name not in names:
             raise missing_column(path, name, names, "the columns that the recipe names")
@@ -79,13 +79,13 @@ def missing_column(path: str, name: str, names: Iterable[str], expected: str) ->
 
 
 def types_of(path: str, schema: Any, names: Iterable[str], options: ColumnOptions) -> dict[str, str]:
-    """What each of some columns of a file is in samples."""
+    """The type in samples of each of some columns of a file."""
     media = media_columns(path, schema, options)
     return {name: str(media[name]) if name in media else delivered_type(schema.field(name).type) for name in names}
 
 
 def common_types(files: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, str]:
-    """The columns of all files, each with what it is there.
+    """The columns of all files, each with its type.
 
     Law: every file has every column, of one type; a column of nulls agrees with any.
     """
@@ -100,7 +100,7 @@ def common_types(files: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, st
             known, where = found.get(name, (NULLS, path))
             if NULLS not in (kind, known) and kind != known:
                 raise DataError(
-                    f'{path}: column "{name}" is not what it is in {where}',
+                    f'{path}: column "{name}" has another type than in {where}',
                     found=kind[:300],
                     expected=f"{known[:300]}, as there",
                     fix="write the files with one type for the column, or leave it out: `options: {columns: [...]}`",
@@ -133,10 +133,10 @@ def _check_media(path: str, column: Any, feature: ColumnFeature) -> None:
     if feature.num_channels not in (None, 1) or feature.mode not in (None, *_MODES):
         is_audio = feature.type == "Audio"
         raise DataError(
-            f'{path}: column "{column.name}" is to be delivered in a way that is not known here',
+            f'{path}: column "{column.name}" has an unknown delivery setting',
             found=f"Audio(num_channels={feature.num_channels})" if is_audio else f'Image(mode="{feature.mode}")',
-            expected="1, the mean of all channels, or none said" if is_audio else f"{', '.join(_MODES)}, or none said",
-            fix=f"say another: `options: {{features: {{{column.name}: {{type: {feature.type}}}}}}}`",
+            expected="1, the mean of all channels, or unset" if is_audio else f"{', '.join(_MODES)}, or unset",
+            fix=f"set another: `options: {{features: {{{column.name}: {{type: {feature.type}}}}}}}`",
         )
 
 
@@ -147,7 +147,7 @@ def _holds_media(kind: Any) -> bool:
 
 
 def _features_of(schema: Any) -> dict[str, ColumnFeature]:
-    """The features of media in a schema; none where the metadata are not what Hugging Face writes."""
+    """The media features in a schema; none if the metadata were not written by Hugging Face."""
     try:
         features = media_features(json.loads((schema.metadata or {})[_FEATURES])["info"]["features"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError, msgspec.ValidationError):
@@ -157,7 +157,7 @@ def _features_of(schema: Any) -> dict[str, ColumnFeature]:
 
 
 def media_features(features: Mapping[str, Any]) -> dict[str, ColumnFeature]:
-    """Those of Hugging Face's features that are media. One inside a struct or a list is none: it stays as it is."""
+    """Hugging Face features that are media. Features inside a struct or a list are not decoded."""
     found = {}
     for name, about in features.items():
         if isinstance(about, dict) and about.get("_type") in _KINDS:
@@ -169,7 +169,7 @@ def media_features(features: Mapping[str, Any]) -> dict[str, ColumnFeature]:
 
 
 def media_makers(path: str, schema: Any, options: ColumnOptions) -> dict[str, MediaMaker]:
-    """What makes media of the values of a column, which are bytes, paths, or structs of both."""
+    """A function that makes media from the values of a column: bytes, paths, or structs of both."""
     base = path.rpartition("/")[0]
     return {name: _maker(feature, base) for name, feature in media_columns(path, schema, options).items()}
 

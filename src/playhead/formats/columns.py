@@ -1,7 +1,7 @@
 """Columns of Arrow memory as rows: what the formats `parquet` and `arrow` share.
 
-Values are Python values, as Arrow itself gives them, but for lists of numbers, which are numpy arrays, and for
-timestamps and durations in nanoseconds, which are numpy's own.
+Values are Python values, as Arrow returns them, except lists of numbers, which are numpy arrays, and timestamps and
+durations in nanoseconds, which are numpy values.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from playhead.formats.column_schema import MediaMaker
 from playhead.formats.rows import Sample
 from playhead.types import Array, IntArray
 
-# The values at some rows of a column, in the order asked for.
+# The values at some rows of a column, in the requested order.
 Column = Callable[[IntArray], list[Any]]
 
 
 @contextmanager
 def broken_as_data_errors(path: str, part: str) -> Iterator[None]:
-    """What Arrow refuses in a part of a file is a DataError that names it; what fails in the storage stays as it is."""
+    """Convert errors of Arrow in a part of a file to a DataError that names it; storage errors pass unchanged."""
     try:
         yield
     except refusals() as error:
@@ -41,7 +41,7 @@ def broken_as_data_errors(path: str, part: str) -> Iterator[None]:
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """What is raised where the bytes of a file are not what they should be."""
+    """The exceptions that broken bytes of a file can raise."""
     return DataError, load_pyarrow().ArrowException, OSError, OverflowError
 
 
@@ -66,7 +66,7 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """The values used last, at most so many of them, and of at most so many bytes together, but for `least` of them."""
+    """An LRU cache bounded by count and bytes; it holds at least `least` values, whatever their size."""
 
     def __init__(self, most: int, most_bytes: int | None = None, least: int = 1) -> None:
         self._most, self._most_bytes, self._least = most, most_bytes, least
@@ -90,7 +90,7 @@ class Kept(Generic[K, V]):
         return value
 
     def make_room(self, num_bytes: int = 0) -> None:
-        """Drop what one more value of so many bytes leaves no room for."""
+        """Evict values until one of `num_bytes` more fits."""
         while self._found and self._is_full(num_bytes):
             _, (_, dropped) = self._found.popitem(last=False)
             self._num_bytes -= dropped
@@ -119,8 +119,8 @@ def with_nulls(column: Column, valid: Array | None) -> Column:
 def column_of(array: Any) -> Column:
     """The rows of an array in memory.
 
-    Laws: it gives what `array.take(rows).to_pylist()` gives, but for what the module says; an array that contradicts
-    itself is refused, here or with the row.
+    Laws: it returns what `array.take(rows).to_pylist()` returns, with the exceptions above; an inconsistent array is
+    refused, here or with the row.
     """
     pa = load_pyarrow()
     types, kind = pa.types, without_views(array.type)
@@ -170,12 +170,12 @@ def _numbers(row: Any) -> Any:
 
 
 def _dictionary_column(array: Any) -> Column:
-    """Values that are stored once: they are not repeated in memory, however many rows have them."""
+    """A dictionary-encoded column: values are not repeated in memory, however many rows have them."""
     values, numbers = column_of(array.dictionary), numbers_of(array.indices.fill_null(0)).astype(np.int64)
     if array.null_count == len(array):
         return lambda rows: [None] * len(rows)
     if numbers.min() < 0 or numbers.max() >= len(array.dictionary):
-        raise DataError("a row names a value that its dictionary does not have", fix="restore the file")
+        raise DataError("a row references a value that its dictionary does not have", fix="restore the file")
     return with_nulls(lambda rows: values(numbers.take(rows)), validity(array.indices))
 
 
@@ -240,7 +240,7 @@ def _plain_column(values: Array) -> Column:
 
 def ranges_of(bounds: Array, rows: IntArray) -> tuple[list[int], list[int]]:
     """Where rows begin and end in their values."""
-    if len(rows) == 1:  # in a global shuffle most batches give a row at a time
+    if len(rows) == 1:  # in a global shuffle most batches are read one row at a time
         first, end = bounds[rows[0] : rows[0] + 2].tolist()
         return [first], [end]
     return bounds.take(rows).tolist(), bounds.take(rows + 1).tolist()
@@ -250,7 +250,7 @@ def check_bounds(bounds: Array, size: int) -> None:
     """Refuse bounds of rows that are not in order, or not inside their values."""
     if len(bounds) and (bounds[0] < 0 or bounds[-1] > size or (np.diff(bounds) < 0).any()):
         raise DataError(
-            "the bounds of the rows contradict the values",
+            "the bounds of the rows do not match the values",
             found=f"bounds from {int(bounds.min()):,} to {int(bounds.max()):,}",
             expected=f"bounds in order, up to {size:,}",
             fix="restore the file, or write it again",
@@ -258,7 +258,7 @@ def check_bounds(bounds: Array, size: int) -> None:
 
 
 def validity(array: Any) -> Array | None:
-    """Which rows have a value; None where all have."""
+    """A mask of the rows that have a value; None if all have."""
     if array.null_count == 0:
         return None
     found: Array = array.is_valid().to_numpy(zero_copy_only=False)
@@ -279,7 +279,7 @@ def _bounds(array: Any) -> Array:
         return np.zeros(len(array) + 1, kind)
     bounds = np.frombuffer(buffer, kind)[array.offset : array.offset + len(array) + 1]
     if len(bounds) != len(array) + 1:
-        raise DataError("the bounds of the rows are cut short", found=f"{len(bounds):,} for {len(array):,} rows")
+        raise DataError("the bounds of the rows are truncated", found=f"{len(bounds):,} for {len(array):,} rows")
     return bounds
 
 

@@ -26,7 +26,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class ScanLimits:
-    """How a scan may work. Law: it never changes what the scan finds."""
+    """Limits of a scan. Law: they never change what the scan finds."""
 
     chunk_bytes: int = 1 << 19
     longest_row_bytes: int = 1 << 26
@@ -37,9 +37,9 @@ class ScanLimits:
 class Chunk:
     """Some rows of a shard, in order: arrays by the names of the schema.
 
-    Laws: over all chunks of a shard every array has one entry for each of what the schema says, so the offsets of the
-    last chunk have one more, where the last row ends; a chunk has whole blocks. `num_skipped` counts what lay between
-    the rows and belongs to none of them. `types` are what the shard's columns are, by name, where its files have
+    Laws: over all chunks of a shard every array has one entry for each unit of its schema, so the offsets of the
+    last chunk have one more, where the last row ends; a chunk has whole blocks. `num_skipped` counts items between
+    the rows that belong to none of them. `types` are the types of the shard's columns by name, if its files have
     columns: `prepare` refuses a source whose shards do not agree on them (column_schema.py).
     """
 
@@ -52,20 +52,20 @@ class Chunk:
 class RowReader(Protocol):
     """Reads rows of a source. It may keep footers, blocks and handles for the life of a process.
 
-    One whose samples hold no `Media` value says so by `has_media = False`, which saves looking for them; it is asked
-    after every read; one whose samples may hold a `Choice` says `has_choices = True`. One that can leave bytes unread
-    has `read_heads` too: the same samples, in which an `Extent` may stand for bytes.
+    A reader whose samples hold no `Media` value sets `has_media = False`, which saves searching for them; it is checked
+    after every read. One whose samples may hold a `Choice` sets `has_choices = True`. One that can leave bytes unread
+    also has `read_heads`: the same samples, in which an `Extent` may stand for bytes.
     """
 
     def read(self, rows: Rows) -> Iterable[Sample]:
-        """The samples in the order asked for. A row that is broken raises DataError."""
+        """The samples in the requested order. A broken row raises DataError."""
 
 
 class Format(Protocol):
-    """A kind of file that samples come in.
+    """A file format of samples.
 
-    One whose readers decode a whole block for a row says so by `decodes_blocks = True`: `playhead plan` then warns of
-    orders in which that is done for nearly every row.
+    A format whose readers decode a whole block for a row sets `decodes_blocks = True`: `playhead plan` then warns about
+    orders in which that happens for nearly every row.
     """
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
@@ -85,7 +85,7 @@ class Divisible(Protocol):
     section_bytes: int
 
     def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
-        """The sections of a shard in order; none where it is better scanned whole. They depend on the shard alone."""
+        """The sections of a shard in order; none if it is better scanned whole. They depend only on the shard."""
 
     def scan_section(
         self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits

@@ -1,7 +1,7 @@
-"""The fields a scan asks for, decoded from many JSON lines at once with everything else skipped.
+"""The fields a scan needs, decoded from many JSON lines at once with everything else skipped.
 
-Law: `decode` gives what a Collector fed line by line gives, or None where it cannot promise that; the caller
-then goes line by line, which also finds the line that is wrong.
+Law: `decode` returns what a Collector fed line by line returns, or None; the caller then falls back to reading line
+by line, which also finds the line that is wrong.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 def fast_decoder(
     spec: Spec, place: Callable[[str], str | None] = str, required: Mapping[str, Any] = _NONE
 ) -> Callable[[Lines], dict[str, Array] | None] | None:
-    """A decoder for the spec; None where every row must be seen whole.
+    """A decoder for the spec; None if every row must be decoded whole.
 
-    `place` says where in an object a field is, or None where it must be made of others; `required` are types that
-    further parts of every object must have.
+    `place` returns where in an object a field is, or None if it must be computed from others; `required` are types
+    that further parts of every object must have.
     """
     fields: dict[str, Any] = {match.name: Any for match in spec.matches}
     fields |= dict.fromkeys(spec.columns, float | None)

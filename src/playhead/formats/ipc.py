@@ -20,7 +20,7 @@ from playhead.store import File
 from playhead.types import IntArray
 
 SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
-HEAD_BYTES = 1 << 12  # the metadata of most messages are inside it
+HEAD_BYTES = 1 << 12  # enough for the metadata of most messages
 _PREFIX_BYTES = 8
 _CONTINUATION = b"\xff\xff\xff\xff"
 _MAGIC = b"ARROW1"
@@ -50,14 +50,14 @@ class BatchHeader:
 
 
 def read_message(file: File, first: int, head: bytes | None = None) -> Message | None:
-    """The message at a byte, its body unread; None for the mark of the end. `head` are its first bytes, if known."""
+    """The message at a byte, its body unread; None for the end marker. `head` are its first bytes, if known."""
     head = file.read(first, HEAD_BYTES) if head is None else head
     place = f"{file.path}, byte {first:,}"
     if len(head) < _PREFIX_BYTES:
         raise _cut_short(file, first)
     if head[:4] != _CONTINUATION:
         raise DataError(
-            f"{place}: not a message of Arrow",
+            f"{place}: not an Arrow message",
             found=f"it begins with {head[:8]!r}",
             expected="an Arrow IPC stream or file",
             fix="write it with a current version of Arrow, as stream or file; Feather version 1 is neither",
@@ -81,7 +81,7 @@ def read_message(file: File, first: int, head: bytes | None = None) -> Message |
 
 
 def read_messages(file: File, *, allow_no_end: bool = False) -> Iterator[Message]:
-    """All messages of a stream or a file. Law: it is whole, to the mark of its end; a file to its footer."""
+    """All messages of a stream or a file. Law: it is complete up to its end marker; a file up to its footer."""
     begin = file.read(0, _FILE_BEGIN)
     is_file = begin.startswith(_MAGIC)
     first = _FILE_BEGIN if is_file else 0
@@ -99,7 +99,7 @@ def read_messages(file: File, *, allow_no_end: bool = False) -> Iterator[Message
         first = message.end
     if footer is not None and footer != found:
         raise DataError(
-            f"{file.path}: its footer names other batches than it holds in order",
+            f"{file.path}: its footer does not match the batches in the file",
             found=f"{len(found):,} batches",
             expected=f"{len(footer):,}",
             fix="write it again",
@@ -109,7 +109,7 @@ def read_messages(file: File, *, allow_no_end: bool = False) -> Iterator[Message
 def batch_header(message: Message, place: str) -> BatchHeader:
     """The header of a record batch, or of the one that holds the values of a dictionary.
 
-    Law: every buffer is inside the body, and every field has at most so many nulls.
+    Law: every buffer is inside the body, and no field has more nulls than rows.
     """
     with _inside(place):
         header = _batch_table(message)
@@ -129,7 +129,7 @@ def batch_header(message: Message, place: str) -> BatchHeader:
 
 
 def is_compressed(message: Message, place: str) -> bool:
-    """Whether the buffers of a batch are compressed: what its header says of that alone."""
+    """Whether the buffers of a batch are compressed, according to its header."""
     with _inside(place):
         return _slot(message.metadata, _batch_table(message), 3) != 0
 
@@ -140,7 +140,7 @@ def _batch_table(message: Message) -> int:
 
 
 def _footer_batches(file: File) -> list[int]:
-    """The first byte of each record batch, by the footer of a file."""
+    """The first byte of each record batch, according to the footer of a file."""
     ending = file.read(max(0, file.size - _FILE_ENDING), _FILE_ENDING)
     if file.size < _FILE_BEGIN + _FILE_ENDING or not ending.endswith(_MAGIC):
         raise _cut_short(file, file.size)
@@ -154,13 +154,13 @@ def _footer_batches(file: File) -> list[int]:
 
 
 def _message(metadata: bytes) -> tuple[int, int]:
-    """What a message is, and the size of its body."""
+    """The type of a message, and the size of its body."""
     root = _root(metadata)
     return _number(metadata, root, 1, "<B"), _number(metadata, root, 3, "<q")
 
 
 # A flatbuffer is a tree of tables. A table begins with the distance back to its list of slots: for every field its
-# place in the table, or 0 for one that is not there.
+# place in the table, or 0 for an absent field.
 
 
 def _root(data: bytes) -> int:
@@ -168,7 +168,7 @@ def _root(data: bytes) -> int:
 
 
 def _slot(data: bytes, table: int, field: int) -> int:
-    """Where a field is; 0 where it is not there."""
+    """The position of a field; 0 if it is absent."""
     slots = table - struct.unpack_from("<i", data, table)[0]
     if slots < 0:
         raise ValueError
@@ -202,7 +202,7 @@ def _structs(data: bytes, table: int, field: int, size: int) -> IntArray:
 
 @contextmanager
 def _inside(place: str) -> Iterator[None]:
-    """What points outside its bytes is broken."""
+    """The error for metadata that point outside their bytes."""
     try:
         yield
     except (struct.error, ValueError) as error:
@@ -215,8 +215,8 @@ def _broken(place: str) -> DataError:
 
 def _cut_short(file: File, first: int) -> DataError:
     return DataError(
-        f"{file.path}: is cut short",
+        f"{file.path}: is truncated",
         found=f"{file.size:,} bytes, the last message begins at byte {first:,}",
-        expected="an Arrow IPC stream or file with the mark of its end",
-        fix="restore the file; `options: {allow_no_end: true}` lets streams pass that only lack the mark",
+        expected="an Arrow IPC stream or file with its end marker",
+        fix="restore the file; `options: {allow_no_end: true}` accepts streams that only lack the marker",
     )

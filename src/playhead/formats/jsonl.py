@@ -36,8 +36,8 @@ _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
 class MediaFields(Struct, frozen=True, forbid_unknown_fields=True):
-    """The fields of a row that name a medium: its path and, of audio, where they are, the offset and duration of a
-    segment.
+    """The fields of a row that name a medium: its path and, for audio segments, their offset and
+    duration.
     """
 
     path: str
@@ -47,7 +47,7 @@ class MediaFields(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Named(Struct, frozen=True):
-    """What a row says of a medium."""
+    """The values of those fields in a row."""
 
     path: str
     offset: float = 0.0
@@ -69,7 +69,7 @@ def text_bytes(value: Any, field: str) -> int:
 
 @dataclass(frozen=True)
 class LineRow:
-    """One line, seen by a Collector."""
+    """One line as a row for a Collector."""
 
     raw: bytes
     value: Sample
@@ -90,10 +90,10 @@ def _own_id_or_place(row: Sample, path: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class LineKind:
-    """What the objects of a format are.
+    """How the JSON objects of a format are read.
 
-    `row` makes what a Collector sees of one, and raises DataError where it is none of the format; `place` and
-    `required` say the same to the fast decoder. `default_id` makes the id of an object, given its file and its number
+    `row` makes the row that a Collector reads, and raises DataError for an object of another format; `place` and
+    `required` do the same for the fast decoder. `default_id` makes the id of an object, given its file and its number
     there, which is right only where the file is scanned from its beginning. `kept` says which lines are rows.
     """
 
@@ -128,7 +128,7 @@ class Jsonl:
 
     def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
         file = open_file(files, shard.name)
-        if spec.ids == ROW_ID:  # made of the numbers of rows, which a section does not know
+        if spec.ids == ROW_ID:  # made from row numbers, which a section does not know
             return []
         if not spec.reads_content and sidecar.load(file, limits) is not None:
             return []
@@ -174,7 +174,7 @@ class _JsonlReader:
 
 
 def _media(sample: Sample, fields: MediaFields, base: str) -> Media:
-    """What a row names, as it says; null and a missing segment are the whole."""
+    """The medium that a row names; a null or missing segment means the whole file."""
     if sample.get(fields.path) is None:
         raise DataError(
             f'the row has no field "{fields.path}" that names its {fields.kind}',
@@ -190,14 +190,14 @@ def _media(sample: Sample, fields: MediaFields, base: str) -> Media:
         return Media(fields.kind, path=named.path, offset=named.offset, duration=named.duration, base=base)
     except msgspec.ValidationError as error:
         raise DataError(
-            f'field "{fields.path}" names no medium',
+            f'field "{fields.path}" does not name a medium',
             found=f"{error}: {', '.join(f'{name} {value!r}' for name, value in found.items())}"[:200],
             expected="a path or URL; offset and duration in seconds",
         ) from None
 
 
 def read_objects(rows: Rows, track: str) -> list[Sample]:
-    """The objects of rows; one that is broken is an error with its place."""
+    """The objects of rows; an error names the position of a broken one."""
     payloads = rows.payloads(track)
     try:
         return list(map(_DECODER.decode, payloads))
@@ -225,7 +225,7 @@ def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits, kind: Li
 def scan_lines(
     file: File, section: Section, spec: Spec, limits: ScanLimits, kind: LineKind = _ANY_OBJECT
 ) -> Iterator[tuple[Lines, dict[str, Array]]]:
-    """The lines that begin in a section, some at a time, and what the spec asks of each that is not blank."""
+    """The lines that begin in a section, in chunks, and the fields of the spec for each that is not blank."""
     first, end = line_start(file, section.first), line_start(file, section.end)
     return collect_lines(file, read_lines(file, limits, first, end=end), spec, kind)
 
@@ -233,7 +233,7 @@ def scan_lines(
 def collect_lines(
     file: File, runs: Iterable[Lines], spec: Spec, kind: LineKind = _ANY_OBJECT
 ) -> Iterator[tuple[Lines, dict[str, Array]]]:
-    """Lines of a file, and what the spec asks of each that is a row."""
+    """Lines of a file, and the fields of the spec for each row."""
     by_default = spec.ids == ROW_ID
     spec = replace(spec, ids=None) if by_default else spec
     decode = fast_decoder(spec, kind.place, kind.required)
@@ -252,7 +252,7 @@ def collect_lines(
 
 
 def _line_by_line(file: File, lines: Lines, collector: Collector, kind: LineKind = _ANY_OBJECT) -> dict[str, Array]:
-    """The slow, obvious way, which says which line is wrong and how."""
+    """The slow path, which reports the line that is wrong."""
     for raw, position in lines.rows():
         try:
             collector.add(kind.row(raw, row_object(raw, "replace")))
@@ -263,7 +263,7 @@ def _line_by_line(file: File, lines: Lines, collector: Collector, kind: LineKind
 
 
 def _default_ids(file: File, lines: Lines, kind: LineKind, first_number: int) -> dict[str, Array]:
-    """The ids of rows of which none is named; the first of them has a number."""
+    """The ids of rows if the recipe names no id field; `first` is the number of the first row."""
     ids = []
     for number, (raw, position) in enumerate(lines.rows(), first_number):
         try:
@@ -275,8 +275,8 @@ def _default_ids(file: File, lines: Lines, kind: LineKind, first_number: int) ->
 
 
 def row_object(raw: bytes, broken_text: str) -> Sample:
-    """One line as an object. NaN and Infinity, which Python writes, pass; so does broken UTF-8 in a field that an
-    index does not ask for, but it is never delivered (`broken_text` is then "strict").
+    """One line as an object. NaN and Infinity, which Python writes, are accepted; so is broken UTF-8 in a field that
+    an index does not need, but it is never delivered (`broken_text` is then "strict").
     """
     try:
         value = _value(raw, broken_text)
@@ -284,7 +284,7 @@ def row_object(raw: bytes, broken_text: str) -> Sample:
         raise DataError(
             "the row is nested too deeply",
             found=f"brackets within brackets, hundreds deep; the line starts with {raw[:40]!r}",
-            fix="remove the line, or write what it holds in a flatter way",
+            fix="remove the line, or flatten its contents",
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(

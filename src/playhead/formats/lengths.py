@@ -1,6 +1,6 @@
-"""From what a file says to whole-number lengths: one value at a time with a message, or many at once.
+"""Values of a file as whole-number lengths: one value at a time with a message, or many at once.
 
-Law: `whole_numbers` gives what `whole_number` gives for each value, or None where one of them would be refused.
+Law: `whole_numbers` returns what `whole_number` returns for each value, or None if one of them would be refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def whole_number(value: Any, unit: Unit, what: str) -> int:
     bad = bad or (isinstance(value, float) and not math.isfinite(value))
     if bad or (unit != "seconds" and value != int(value)):
         raise DataError(f"{what} is not a length", found=_shown(value), expected=_EXPECTED[unit])
-    # Far beyond the limit a float has no exact milliseconds, and needs none to be refused.
+    # Far beyond the limit a float has no exact milliseconds, but it is refused anyway.
     whole = milliseconds(value) if unit == "seconds" and value < LARGEST_LENGTH else int(value)
     if whole > LARGEST_LENGTH:
         raise DataError(
@@ -72,7 +72,7 @@ def whole_numbers(values: npt.NDArray[np.float64], unit: Unit) -> LengthArray | 
 
 
 def planned_seconds(value: Any, length: Length, what: str, changes: Sequence[Augment]) -> int:
-    """Seconds as the plan counts them after what augmentations change: milliseconds, or steps of `per_second`."""
+    """Seconds as the plan counts them after augmentations: milliseconds, or steps of `per_second`."""
     found = whole_number(value, "seconds", what)
     if length.per_second is None and not changes:
         return found
@@ -110,7 +110,7 @@ def num_patches(width: int, height: int, patch: int) -> int:
 
 
 def added(terms: Sequence[LengthArray]) -> LengthArray | None:
-    """Sums of lengths; UNKNOWN where a term is. None where one is too long."""
+    """Sums of lengths; UNKNOWN where a term is UNKNOWN. None if one is too long."""
     total: Any = np.array(terms, np.int64).sum(axis=0)
     unknown = (np.array(terms) == UNKNOWN).any(axis=0)
     total[unknown] = 0

@@ -1,4 +1,4 @@
-"""Manifests of lhotse: a cut a line, in `.jsonl` or `.jsonl.gz`; recordings are where the cuts say."""
+"""Lhotse manifests: one cut per line, in `.jsonl` or `.jsonl.gz`; the cuts name the files of their recordings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from playhead.formats.lhotse_cuts import (
     BY_DURATION,
     CUTS,
     ID,
-    Place,
+    ManifestPaths,
     cut_part,
     cut_sample,
     decode_cut,
@@ -104,11 +104,11 @@ def named_root(source: Source) -> str | None:
     return given[0] if given else None
 
 
-def place_of(manifest: str, root: str | None) -> Place:
-    """Where recordings are that a manifest names.
+def place_of(manifest: str, root: str | None) -> ManifestPaths:
+    """The paths of the recordings that a manifest names.
 
     Relative paths begin at the root or, as in lhotse, at the working directory; those of a remote manifest, which may
     not name local files, beside it.
     """
     base = manifest.rpartition("/")[0]
-    return Place(base, root or (base if is_url(manifest) else os.getcwd()))  # noqa: PTH109 - a text is wanted
+    return ManifestPaths(base, root or (base if is_url(manifest) else os.getcwd()))  # noqa: PTH109 - a text is wanted

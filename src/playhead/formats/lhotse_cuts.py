@@ -1,4 +1,4 @@
-"""Cuts of lhotse: what a line of a manifest says, and the sample that it becomes."""
+"""Lhotse cuts: the contents of a manifest line, and the sample made from it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AudioSource(Struct, frozen=True):
     source: str = ""
 
 
-class Recording(Struct, frozen=True):
+class RecordingManifest(Struct, frozen=True):
     """The manifest of a recording."""
 
     sources: list[AudioSource]
@@ -45,28 +45,28 @@ class Recording(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True):
-    """A part of a recording, with what is said in it."""
+    """A part of a recording, with its transcripts."""
 
     id: str | int
     duration: float
     type: CutType
     start: float = 0.0
     channel: Channels = None
-    recording: Recording | None = None
+    recording: RecordingManifest | None = None
     supervisions: list[dict[str, Any]] | None = None
     custom: dict[str, Any] | None = None
 
 
-class Part(NamedTuple):
-    """What a cut covers of a recording: seconds (without a duration up to its end) and channels (None: all)."""
+class CutSpan(NamedTuple):
+    """The part of a recording that a cut covers: seconds (no duration: up to the end) and channels (None: all)."""
 
     start: float
     duration: float | None
     channels: Channels
 
 
-class Place(NamedTuple):
-    """Where recordings are that a manifest names: it is in the directory `base`; relative paths begin at `root`."""
+class ManifestPaths(NamedTuple):
+    """Resolves recordings named in a manifest: it is in the directory `base`; relative paths begin at `root`."""
 
     base: str
     root: str
@@ -79,7 +79,7 @@ _CUT = msgspec.json.Decoder(Cut)
 
 
 def decode_cut(line: Buffer) -> Cut:
-    """A line as a cut; DataError where it is none that can be read."""
+    """A line as a cut; DataError if it cannot be read."""
     try:
         return _CUT.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -88,16 +88,16 @@ def decode_cut(line: Buffer) -> Cut:
     try:
         return msgspec.convert(value, Cut)
     except msgspec.ValidationError as error:
-        raise DataError("the line is not a cut of lhotse", found=str(error), expected="a MonoCut or MultiCut") from None
+        raise DataError("the line is not a lhotse cut", found=str(error), expected="a MonoCut or MultiCut") from None
 
 
 def check_cut(value: Mapping[str, Any]) -> None:
-    """Refuse what is not a cut, cuts of other types, and recordings that would have to be computed."""
+    """Refuse objects that are not cuts, cuts of other types, and recordings that would have to be computed."""
     kind = value.get("type")
     if kind not in get_args(CutType):
         named = isinstance(kind, str)
         raise DataError(
-            f"a cut of type {kind} cannot be read" if named else "the line is not a cut of lhotse",
+            f"a cut of type {kind} cannot be read" if named else "the line is not a lhotse cut",
             found=f"the cut {value.get(ID)!r}" if named else f"fields: {', '.join(value) or 'none'}"[:200],
             expected="cuts of type MonoCut or MultiCut",
             fix="leave such cuts out, or write their audio as it sounds (`CutSet.save_audios`)",
@@ -109,10 +109,10 @@ def check_cut(value: Mapping[str, Any]) -> None:
         raise DataError("the recording of a cut is not an object", found=repr(recording)[:80])
 
 
-def cut_sample(cut: Cut, audio: Mapping[str, Media | None], place: Place) -> Sample:
+def cut_sample(cut: Cut, audio: Mapping[str, Media | None], place: ManifestPaths) -> Sample:
     """The sample of a cut; `audio` is its recording, if it has one.
 
-    Custom entries are under their names, and recordings among them are media; one that is called as a field of the cut
+    Custom entries are under their names, and recordings among them are media; one with the name of a field of the cut
     is left out, as lhotse hides it.
     """
     sample: Sample = {ID: cut.id, **audio, DURATION: cut.duration}
@@ -124,26 +124,26 @@ def cut_sample(cut: Cut, audio: Mapping[str, Media | None], place: Place) -> Sam
             sample[name] = value
             continue
         recording = _converted(value, name)
-        if any(source.type != "shar" for source in recording.sources):  # else a field that was not asked for
+        if any(source.type != "shar" for source in recording.sources):  # otherwise a field that was not requested
             sample[name] = named_media(recording, custom_part(cut, name), place)
     return sample
 
 
-def cut_part(cut: Cut) -> Part:
-    """What a cut covers of its recording."""
-    return Part(cut.start, cut.duration, cut.channel)
+def cut_part(cut: Cut) -> CutSpan:
+    """The span of a cut in its recording."""
+    return CutSpan(cut.start, cut.duration, cut.channel)
 
 
-def custom_part(cut: Cut, name: str) -> Part:
-    """What a cut covers of a recording in a custom entry, as lhotse has it: it has channels of its own."""
+def custom_part(cut: Cut, name: str) -> CutSpan:
+    """The span of a cut in a recording of a custom entry, as in lhotse: such a recording has its own channels."""
     custom = cut.custom or {}
     channels = custom.get(f"{name}_channel_selector")
     if custom.get(f"{name}_unaligned"):
-        return Part(0.0, None, channels)
-    return Part(cut.start, cut.duration, channels)
+        return CutSpan(0.0, None, channels)
+    return CutSpan(cut.start, cut.duration, channels)
 
 
-def named_media(recording: Recording, part: Part, place: Place) -> Media:
+def named_media(recording: RecordingManifest, part: CutSpan, place: ManifestPaths) -> Media:
     """A part of a recording that the manifest names."""
     offset, duration = _segment(recording, part)
     found = []
@@ -156,7 +156,7 @@ def named_media(recording: Recording, part: Part, place: Place) -> Media:
 
 def _check_named(source: AudioSource) -> None:
     if source.type not in ("file", "url"):
-        in_shar = "say `format: lhotse_shar`, and name the directory"
+        in_shar = "use `format: lhotse_shar`, and name the directory"
         raise DataError(
             f'a recording of type "{source.type}" cannot be read',
             found=source.source[:80] or "no path",
@@ -165,8 +165,8 @@ def _check_named(source: AudioSource) -> None:
         )
 
 
-def held_media(recording: Recording, part: Part, data: bytes | Extent, name: str) -> Media:
-    """A part of a recording whose bytes are at hand; `name` is for messages."""
+def held_media(recording: RecordingManifest, part: CutSpan, data: bytes | Extent, name: str) -> Media:
+    """A part of a recording whose bytes are available; `name` is for messages."""
     found = _sources(recording, part.channels)
     if len(found) != 1:
         raise DataError(
@@ -178,12 +178,12 @@ def held_media(recording: Recording, part: Part, data: bytes | Extent, name: str
     return Media("audio", data, name, offset, duration, channels=found[0][1])
 
 
-def _segment(recording: Recording, part: Part) -> tuple[float, float | None]:
-    """Offset and duration, each rounded to whole samples: so does lhotse."""
+def _segment(recording: RecordingManifest, part: CutSpan) -> tuple[float, float | None]:
+    """Offset and duration, each rounded to whole samples, as in lhotse."""
     rate = recording.sampling_rate
     if rate <= 0 or not math.isfinite(part.start + (part.duration or 0.0)):
         raise DataError(
-            "a cut has no place in time",
+            "a cut has an invalid time span",
             found=f"from {part.start} s on, {part.duration} s, at {rate} Hz",
         )
     duration = None if part.duration is None else _num_samples(part.duration, rate) / rate
@@ -194,10 +194,10 @@ def _num_samples(seconds: float, rate: int) -> int:
     return math.floor(round(seconds * rate, 8) + 0.5)
 
 
-def _sources(recording: Recording, channels: Channels) -> list[tuple[AudioSource, tuple[int, ...] | None]]:
-    """The files that have these channels, each with those of its channels that they are (None: all).
+def _sources(recording: RecordingManifest, channels: Channels) -> list[tuple[AudioSource, tuple[int, ...] | None]]:
+    """The files that contain these channels, each with the channels to take from it (None: all).
 
-    As in lhotse they are in the order of the recording's sources, and of their channels, whatever that of the cut.
+    As in lhotse they are in the order of the recording's sources and their channels, not in that of the cut.
     """
     _check_transforms(recording.transforms)
     wanted = None if channels is None else {channels} if isinstance(channels, int) else set(channels)
@@ -222,7 +222,7 @@ def _check_transforms(transforms: Any) -> None:
         raise DataError(
             f"a recording with transforms ({', '.join(map(str, names))[:100]}) cannot be read",
             expected="recordings as they are in their files",
-            fix="write the audio as it sounds (`CutSet.save_audios`); to resample, say `audio: {sample_rate: ...}`",
+            fix="write the audio as it sounds (`CutSet.save_audios`); to resample, set `audio: {sample_rate: ...}`",
         )
 
 
@@ -231,9 +231,9 @@ def _is_recording(value: Any) -> bool:
     return isinstance(value, dict) and all(name in value for name in _RECORDING_FIELDS)
 
 
-def _converted(value: Any, name: str) -> Recording:
+def _converted(value: Any, name: str) -> RecordingManifest:
     try:
-        return msgspec.convert(value, Recording)
+        return msgspec.convert(value, RecordingManifest)
     except msgspec.ValidationError as error:
         raise DataError(f'the custom entry "{name}" is not a recording', found=str(error)) from None
 
@@ -255,7 +255,7 @@ def _place_of(field: str) -> str | None:
 
 @dataclass(frozen=True)
 class _CutRow:
-    """A cut, seen by a Collector: its fields are those of the sample, and of the line."""
+    """A cut as a row for a Collector: its fields are those of the sample and of the line."""
 
     raw: bytes
     value: Sample
@@ -268,7 +268,7 @@ class _CutRow:
         return len(self.raw) if field is None else text_bytes(self.get(field), field)
 
     def sample(self) -> Sample:
-        return cut_sample(decode_cut(self.raw), {}, Place("", ""))
+        return cut_sample(decode_cut(self.raw), {}, ManifestPaths("", ""))
 
 
 def _cut_row(raw: bytes, value: Sample) -> _CutRow:
@@ -277,7 +277,7 @@ def _cut_row(raw: bytes, value: Sample) -> _CutRow:
 
 
 class _Untransformed(Struct, frozen=True):
-    """What a scan asks of a recording."""
+    """The fields of a recording that a scan needs."""
 
     transforms: None = None
 

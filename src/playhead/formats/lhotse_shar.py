@@ -24,8 +24,8 @@ from playhead.formats.lhotse_cuts import (
     CUTS,
     ID,
     Cut,
-    Place,
-    Recording,
+    ManifestPaths,
+    RecordingManifest,
     custom_part,
     cut_part,
     cut_sample,
@@ -49,10 +49,10 @@ CUTS_ROLE, RECORDING = "cuts", "recording"
 _OFFSETS = Track(CUTS_ROLE).array("offsets")
 _ENDINGS = (TAR, ".jsonl", ".jsonl.gz", ".jsonl.zst")
 _COMPRESSED_TARS = (".tar.gz", ".tgz", ".tar.zst")
-_LARGE_ROW_BYTES = 1 << 16  # on average: rows below it are read sooner whole than in parts
+_LARGE_ROW_BYTES = 1 << 16  # on average: smaller rows are faster to read whole than in parts
 _HEAD_BYTES = 1 << 11  # the headers of a member, in PAX too, and that of audio in it
 _TAIL_BYTES = 1 << 11  # most manifests, with their headers
-_RECORDING = msgspec.json.Decoder(Recording)
+_RECORDING = msgspec.json.Decoder(RecordingManifest)
 
 
 class SharOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ class LhotseShar:
         fields = options_of(SharOptions, source.options).fields
         if bool(fields) == bool(source.path):
             raise RecipeError(
-                f'source "{source.name}": says {"both" if fields else "neither"} `path` and `options: {{fields: ...}}`',
+                f'source "{source.name}": has {"both" if fields else "neither"} `path` and `options: {{fields: ...}}`',
                 expected="directories in `path`, or the files of each field in `fields`",
             )
         return _shards_by_field(source, fields, files) if fields else _shards_in_directories(source, files)
@@ -105,7 +105,7 @@ class LhotseShar:
 
 
 def _shards_in_directories(source: Source, files: Files) -> list[Shard]:
-    """A shard for each file of cuts, and with it the files of the same name but for the field."""
+    """A shard for each file of cuts, with the files whose names differ only in the field."""
     found: dict[str, dict[str, dict[str, str]]] = {}  # by directory, then by what follows the field, then by field
     for path in list_files(files, [f"{directory.rstrip('/')}/*" for directory in source.path]):
         directory, _, name = path.rpartition("/")
@@ -122,7 +122,7 @@ def _shards_in_directories(source: Source, files: Files) -> list[Shard]:
     shards = [of_shard for of_directory in found.values() for _, of_shard in sorted(of_directory.items())]
     if not shards:
         raise DataError(
-            f"{source.path[0]}: is not a directory of Lhotse Shar",
+            f"{source.path[0]}: is not a Lhotse Shar directory",
             found="no file such as cuts.000000.jsonl.gz or recording.000000.tar",
             fix="name the directory that SharWriter wrote; cuts in a single manifest are `format: lhotse`",
         )
@@ -161,7 +161,7 @@ def _shards_by_field(source: Source, fields: Mapping[str, list[str]], files: Fil
                 )
         if len(paths) != len(found[CUTS_ROLE]):
             raise DataError(
-                f'{paths[0]}: field "{role}" has another number of shards than the cuts',
+                f'{paths[0]}: field "{role}" has a different number of shards than the cuts',
                 found=f"{len(paths):,}",
                 expected=f"{len(found[CUTS_ROLE]):,}, as there are from {found[CUTS_ROLE][0]} on",
             )
@@ -223,7 +223,7 @@ def _payloads(rows: Rows, role: str, in_parts: bool) -> Iterator[RowTar | Buffer
     return row_tars(rows, role, heads, _TAIL_BYTES)
 
 
-def _sample(line: Buffer, fields: Mapping[str, RowTar | Buffer], place: Place, in_parts: bool) -> Sample:
+def _sample(line: Buffer, fields: Mapping[str, RowTar | Buffer], place: ManifestPaths, in_parts: bool) -> Sample:
     cut = decode_cut(line)
     values = {
         role: _held(cut, role, row, in_parts) if isinstance(row, RowTar) else _value(role, row)
@@ -238,12 +238,12 @@ def _sample(line: Buffer, fields: Mapping[str, RowTar | Buffer], place: Place, i
 
 
 def _value(role: str, line: Buffer) -> Any:
-    """The value in a line of a field; None where the cut has none."""
+    """The value in a line of a field; None if the cut has none."""
     return row_object(bytes(line).rstrip(), "strict").get(role)
 
 
 def _held(cut: Cut, role: str, row: RowTar, in_parts: bool) -> Any:
-    """What a row of a tar holds: audio, an array, or None where the cut has neither."""
+    """The contents of a tar row: audio, an array, or None if the cut has neither."""
     reader = TarReader(row, ahead=_HEAD_BYTES)
     pair = next(pairs(reader))
     data, extension = pair.data, pair.extension
@@ -265,5 +265,5 @@ def _array(extension: str, name: str, data: bytes) -> Any:
     lilcom = load_lilcom(f'member "{name}"') if extension == LILCOM else None
     try:
         return np.load(io.BytesIO(data), allow_pickle=False) if lilcom is None else lilcom.decompress(data)
-    except Exception as error:  # broken bytes make numpy raise nearly anything
+    except Exception as error:  # numpy may raise many types of errors for broken bytes
         raise DataError(f'member "{name}" is not an array', found=f"{type(error).__name__}: {error}"[:200]) from error

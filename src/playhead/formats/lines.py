@@ -64,7 +64,7 @@ class Lines:
 def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1, end: int | None = None) -> Iterator[Lines]:
     """The file as runs of whole lines, from the byte at which a line starts up to another.
 
-    Law: the runs' bytes, end to end, are the file between them, a byte order mark left out.
+    Law: the bytes of all runs, concatenated, are that part of the file, without a byte order mark.
     """
     for at, data in _runs(file, limits, base, file.size if end is None else end):
         lines = find_rows(data, at, line)
@@ -73,7 +73,7 @@ def read_lines(file: File, limits: ScanLimits, base: int = 0, line: int = 1, end
 
 
 def gather_lines(file: File, limits: ScanLimits, firsts: IntArray, ends: IntArray) -> Iterator[Lines]:
-    """Stretches of whole lines, in the order given; many short ones are read, and found, together.
+    """Stretches of whole lines, in the order given; many short ones are read and parsed together.
 
     Law: the rows are those that `read_lines` finds in each stretch.
     """
@@ -153,7 +153,7 @@ def num_newlines(file: File, end: int) -> int:
 
 
 def line_place(file: File, position: int) -> str:
-    """Where the line that begins at a position is, for messages."""
+    """The location of the line that begins at a position, for messages."""
     return f"{file.path}, line {1 + num_newlines(file, position):,}, byte {position:,}"
 
 
@@ -180,6 +180,6 @@ def _larger(want: int, file: File, base: int, limits: ScanLimits) -> int:
         raise DataError(
             f"{file.path}: a line longer than {want / 2**20:,.0f} MB at byte {base:,}",
             expected="one sample a line",
-            fix="if the file is right, raise the memory per worker (--memory)",
+            fix="if the file is correct, raise the memory per worker (--memory)",
         )
     return min(want * 4, limits.longest_row_bytes)

@@ -1,4 +1,4 @@
-"""Media in a sample: what a format found, before anything is fetched or decoded."""
+"""Media in a sample, as found by a format, before anything is fetched or decoded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MediaCrop(Struct, frozen=True):
         return max(1, int(self.seconds * rate + _ROUNDING_NOISE))
 
     def frames(self, first: int, end: int, rate: int) -> tuple[int, int]:
-        """The frames that are kept of those from `first` to `end`."""
+        """The range of frames to keep out of `first` to `end`."""
         spare = end - first - self.num_frames(rate)
         if spare <= 0:
             return first, end

@@ -30,11 +30,11 @@ TRACK, INDEX = "bin", "idx"
 NUM_TOKENS, DOCUMENT, TOKENS = "num_tokens", "document", "tokens"
 _OFFSETS = Track(TRACK).array("offsets")
 _BY_TOKENS = Length(field=NUM_TOKENS)
-_BYTES_A_DOCUMENT = 64  # what the arrays of a scan take for each
+_BYTES_A_DOCUMENT = 64  # memory of the arrays of a scan for each
 
 
 class MegatronOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """`chunk` makes rows of at most so many tokens: pieces of a document or, with `across`, of all of them end to end.
+    """`chunk` limits rows to this many tokens: pieces of a document or, with `across`, of all documents concatenated.
 
     The last piece, of a document or of all, may be shorter.
     """
@@ -58,7 +58,7 @@ class Megatron:
         options = options_of(MegatronOptions, source.options)
         if options.across and options.chunk is None:
             raise RecipeError(
-                f'source "{source.name}": `across` is for chunks, and rows are documents',
+                f'source "{source.name}": `across` requires `chunk`',
                 fix="add their size, for example `options: {chunk: 4096, across: true}`, or remove `across`",
             )
         patterns = [bin_path(_prefix(pattern)) for pattern in source.path]
@@ -88,7 +88,7 @@ class _MegatronReader:
         self._dtypes: dict[str, np.dtype[np.generic]] = {}
 
     def read(self, rows: Rows) -> Iterable[Sample]:
-        """The tokens of each row, as an array of its own that may be written to."""
+        """The tokens of each row, as a separate writable array."""
         assert rows.fetch is not None
         dtypes = [self._dtype(rows.fetch, path) for path in rows.paths(TRACK)]
         payloads = zip(rows.payloads(TRACK), dtypes, strict=True)
@@ -177,14 +177,14 @@ def _plain_columns(spec: Spec, firsts: IntArray, ends: IntArray, _documents: Int
             "a document is too long",
             found=f"{(ends - firsts).max():,} tokens",
             expected=f"at most {LARGEST_LENGTH:,}",
-            fix="cut documents into rows with `options: {chunk: 4096}`",
+            fix="split documents into rows with `options: {chunk: 4096}`",
         )
     return {LENGTHS: lengths}
 
 
 @dataclass
 class _RowOfTokens:
-    """A row, seen by a Collector: its fields are `num_tokens` and `document`, its number in the file."""
+    """A row for a Collector: its fields are `num_tokens` and `document`, its number in the file."""
 
     file: File
     dtype: np.dtype[np.generic]
@@ -194,7 +194,7 @@ class _RowOfTokens:
     document: int = -1
 
     def columns(self, _spec: Spec, firsts: IntArray, ends: IntArray, documents: IntArray) -> dict[str, Array]:
-        """What the spec asks of the next rows: the slow way, which does everything."""
+        """The arrays of the spec for the next rows: the slow path, which supports every spec."""
         for self.first, self.end, self.document in zip(firsts.tolist(), ends.tolist(), documents.tolist(), strict=True):
             try:
                 self.collector.add(self)

@@ -1,4 +1,4 @@
-"""Megatron's `.idx` files: read and checked against their own size and that of the `.bin` beside them; written.
+"""Megatron's `.idx` files: read, checked against their own size and that of the `.bin`, and written.
 
 Law: the bytes that are written are those of megatron-core's `IndexedDatasetBuilder` for the same documents.
 """
@@ -40,10 +40,10 @@ Lengths = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Idx:
-    """An index file that was found whole. `num_document_marks` is the length of its array: documents + 1.
+    """An index file that was checked. `num_document_marks` is the length of its array: documents + 1.
 
     `digest` covers the header and the sequence lengths: all that a dataset cache depends on. `token_counts` has the
-    number of tokens in each range of sequences that was asked for.
+    number of tokens in each requested range of sequences.
     """
 
     prefix: str
@@ -80,7 +80,7 @@ class Idx:
         return self._array("i1", self.num_sequences if self.has_modes else 0, offset)
 
     def _array(self, dtype: str, count: int, offset: int) -> Array:
-        """Part of the file. Law: it is the file that was found whole, not a later one under the same name."""
+        """Part of the file. Law: it is the file that was checked, not a later one under the same name."""
         found = np.empty(count, dtype)
         with _unchanged(self.file):
             _fill(found, self.file, offset)
@@ -98,9 +98,9 @@ def bin_path(prefix: str) -> str:
 def open_idx(
     files: Files, prefix: str, ranges_of: Callable[[int], Sequence[tuple[int, int]]] = lambda _num_sequences: ()
 ) -> Idx:
-    """Read and check an index, and add up the tokens within each range of sequences, of so many, that is asked for.
+    """Read and check an index, and count the tokens within each requested range of sequences.
 
-    Law: one that is returned has all its parts, and its `.bin` is as long as it says.
+    Law: a returned index is complete, and its `.bin` has the size that it implies.
     """
     file = open_file(files, idx_path(prefix))
     with _unchanged(file):
@@ -115,13 +115,13 @@ def open_idx(
 
 
 def token_type(file: File) -> np.dtype[np.generic]:
-    """The type of the tokens that an index is of, by its header."""
+    """The token type of an index, from its header."""
     return DTYPES[_header(file)[0]]
 
 
 @contextmanager
 def _unchanged(file: File) -> Iterator[None]:
-    """The error of a file that changed while it was read, with the remedy that fits an index."""
+    """The error for an index file that changed while it was read."""
     try:
         yield
     except StoreError as error:
@@ -141,7 +141,7 @@ def _fill(array: Array, file: File, offset: int) -> None:
 
 def _header(file: File) -> tuple[int, int, int]:
     data = file.read(0, HEADER.size)
-    restore = "write it again, or restore it from where it came"
+    restore = "write it again, or restore it"
     if data[: len(MAGIC)] != MAGIC:
         raise DataError(
             f"{file.path}: is not a Megatron index",
@@ -210,7 +210,7 @@ def _check_bin(files: Files, idx: Idx) -> None:
     size, expected = files.stamp(path).size, idx.num_tokens * idx.dtype.itemsize
     if size != expected:
         raise DataError(
-            f"{path}: is not as long as its index says",
+            f"{path}: does not have the size that its index implies",
             found=f"{size:,} bytes",
             expected=f"{expected:,}: {idx.num_tokens:,} tokens of {idx.dtype.itemsize} bytes",
             fix="copy both files again, or write the dataset again",
@@ -219,7 +219,7 @@ def _check_bin(files: Files, idx: Idx) -> None:
 
 def _truncated(file: File, expected: int) -> DataError:
     return DataError(
-        f"{file.path}: is not as long as its header says",
+        f"{file.path}: does not have the size that its header implies",
         found=f"{file.size:,} bytes",
         expected=f"{expected:,}",
         fix="copy it again, or write the dataset again",
@@ -238,7 +238,7 @@ def write_idx(
     marks: IntArray,
     modes: npt.NDArray[np.int8] | None = None,
 ) -> None:
-    """The index over a `.bin` that was written before. It takes its name when it is whole."""
+    """Write the index of an existing `.bin`. It gets its final name when it is complete."""
     code = next(code for code, known in DTYPES.items() if known == dtype)
     pointers = np.zeros(len(lengths), np.int64)
     np.cumsum(lengths[:-1], dtype=np.int64, out=pointers[1:])

@@ -1,4 +1,4 @@
-"""NeMo manifests: a JSON object a line that names audio, or a segment of it. Rows with `_skipme` are left out."""
+"""NeMo manifests: one JSON object per line that names audio, or a segment. Rows with `_skipme` are left out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SECTION_BYTES = 64 << 20
 
 
 class ExtraField(Struct, frozen=True, forbid_unknown_fields=True):
-    """A field whose texts are lines of a file: the next one for each row, or one that is drawn for it."""
+    """A field whose texts are lines of a file: the next line for each row, or a line drawn for it."""
 
     name: str
     path: str
@@ -45,7 +45,7 @@ class NemoOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _row_id(row: Sample, _path: str, _number: int) -> str:
-    """A row's own id, or else its audio and, where it is a segment, its offset."""
+    """A row's own id, or its audio path and, for a segment, its offset."""
     path, offset = row.get("audio_filepath"), row.get("offset")
     return own_id(row) or (f"{path}@{offset}" if offset else str(path))
 
@@ -81,9 +81,9 @@ class Nemo:
         extra = [each for each in options_of(NemoOptions, source.options).extra_fields if each.type == "text_iter"]
         if extra and len(manifests) > 1:
             raise RecipeError(
-                f'source "{source.name}": `text_iter` takes one manifest: its lines go on from one to the next',
+                f'source "{source.name}": `text_iter` supports only one manifest',
                 found=f"{len(manifests)} manifests",
-                fix="join the manifests, or make a source of each with a file of lines of its own",
+                fix="join the manifests, or make a source of each, with its own file of lines",
             )
         return [
             Shard(((TRACK, path), *((f"{_EXTRA}{each.name}", _beside(path, each.path)) for each in extra)))
@@ -125,7 +125,7 @@ def spans(track: str, firsts: IntArray, ends: IntArray) -> dict[str, Array]:
 
 
 def _with_lines(chunks: Iterator[Chunk], extra: list[tuple[str, File]], limits: ScanLimits) -> Iterator[Chunk]:
-    """Each row with the next line of every file of lines."""
+    """Each row with the next line of every `text_iter` file."""
     runs = [(role, file, _line_places(file, limits)) for role, file in extra]
     for chunk in chunks:
         arrays = dict(chunk.arrays)
@@ -134,7 +134,7 @@ def _with_lines(chunks: Iterator[Chunk], extra: list[tuple[str, File]], limits: 
             if len(found) < chunk.num_rows:
                 raise DataError(
                     f"{file.path}: has fewer lines than the manifest has rows",
-                    found="the last line was used up",
+                    found="no line is left",
                     expected="a line for each row without `_skipme`",
                     fix="add the lines that are missing",
                 )
@@ -144,7 +144,7 @@ def _with_lines(chunks: Iterator[Chunk], extra: list[tuple[str, File]], limits: 
 
 
 def _line_places(file: File, limits: ScanLimits) -> Iterator[tuple[int, int]]:
-    """The first byte and the end of every line, blank ones too, without what ends it."""
+    """The first byte and the end of every line, blank ones too, without its line ending."""
     for lines in read_every_line(file, limits):
         yield from zip((lines.starts + lines.base).tolist(), (lines.ends + lines.base).tolist(), strict=True)
 
@@ -173,7 +173,7 @@ class _NemoReader:
 
     @cached_property
     def _choices(self) -> dict[str, Choice]:
-        """The lines of the files that texts are drawn from, which are read whole."""
+        """The lines of the files that texts are drawn from, read into memory."""
         found = {}
         for name, path in self._to_draw_from.items():
             file = open_file(self._files, path)
@@ -221,24 +221,24 @@ def audio_path(row: Mapping[str, Any]) -> str:
         raise DataError(
             'the row has no "audio_filepath"',
             found=f"fields: {', '.join(row)}",
-            fix="correct the manifest, or say `format: jsonl` for rows without audio",
+            fix="correct the manifest, or use `format: jsonl` for rows without audio",
         )
     return path
 
 
 def segment_of(row: Mapping[str, Any]) -> tuple[float, float | None]:
-    """The offset and duration that a row says."""
+    """The offset and duration of a row."""
     found = []
     for name in ("offset", "duration"):
         value = row.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
-            raise DataError(f'"{name}" is no time', found=repr(value)[:80], expected="seconds, 0 or more")
+            raise DataError(f'"{name}" is not a valid time', found=repr(value)[:80], expected="seconds, 0 or more")
         found.append(value)
     return float(found[0] or 0), None if found[1] is None else float(found[1])
 
 
 def _beside(manifest: str, path: str) -> str:
-    """A path as a manifest or its recipe says it: a relative one begins at the manifest's directory."""
+    """A path from a manifest or its recipe: a relative one begins at the manifest's directory."""
     if "://" in path or path.startswith("/"):
         return path
     folder = manifest.rpartition("/")[0]

@@ -120,7 +120,7 @@ class _NemoTarredReader:
 
 
 def _paired(source: Source, manifests: Sequence[str], tars: Sequence[str]) -> list[tuple[str, str]]:
-    """Each manifest with its tar: that of the same number or, where numbers come again, of the same occurrence."""
+    """Each manifest with its tar: that of the same number or, where numbers repeat, of the same occurrence."""
     by_place = dict(zip(_places(tars), tars, strict=True))
     pairs = [
         (manifest, by_place.pop(place, None)) for place, manifest in zip(_places(manifests), manifests, strict=True)
@@ -138,7 +138,7 @@ def _paired(source: Source, manifests: Sequence[str], tars: Sequence[str]) -> li
 
 
 def _places(paths: Iterable[str]) -> list[tuple[int | None, int]]:
-    """The number in each name, and how often it came before."""
+    """The number in each name, and how often it occurred before."""
     seen: Counter[int | None] = Counter()
     found = []
     for path in paths:
@@ -155,19 +155,19 @@ def _number(path: str) -> int | None:
 
 
 def _is_one_of_many(shard: Shard) -> bool:
-    """Whether the manifest is that of several tars: then the tar comes first, and names the shard."""
+    """Whether the manifest covers several tars: then the tar is the first file, and names the shard."""
     return shard.files[0][0] == TAR
 
 
 def _check_numbers(source: Source, manifest: File, tars: Sequence[str]) -> None:
-    """Refuse tars that a `shard_id` does not tell apart, and rows of which no tar has the number."""
+    """Refuse tars whose numbers are not distinct, and rows whose number no tar has."""
     by_number: dict[int | None, str] = {}
     for tar in tars:
         number = _number(tar)
         if number is None or number in by_number:
             raise RecipeError(
-                f'source "{source.name}": one manifest for {len(tars)} tars, whose numbers do not tell them apart',
-                found=f"{tar}: {'no number in its name' if number is None else f'as {by_number[number]}'}",
+                f'source "{source.name}": one manifest for {len(tars)} tars, whose numbers are not distinct',
+                found=f"{tar}: {'no number in its name' if number is None else f'same as {by_number[number]}'}",
                 expected="a number in the name of each tar, as in `audio_3.tar`: the `shard_id` of its rows",
                 fix="name the manifests of all tars in `path`, or rename the tars",
             )
@@ -190,7 +190,7 @@ _Find = Callable[[bytes, int], tuple[int, int] | None]
 
 
 def _finder(manifest: File, tar: File, members: Mapping[str, TarMember], skip_missing: bool) -> _Find:
-    """A function that gives the place of a row's member in the tar; None for a row that is left out."""
+    """A function that returns the place of a row's member in the tar; None for a row that is left out."""
     number = _number(tar.path)
     check_number = number is not None and _number(manifest.path) != number
 
@@ -216,9 +216,9 @@ def _members(tar: File, limits: ScanLimits) -> dict[str, TarMember]:
         first = found.setdefault(member.name, member)
         if first is not member:
             raise DataError(
-                f'{tar.path}, byte {member.first:,}: member "{member.name}" comes a second time',
+                f'{tar.path}, byte {member.first:,}: member "{member.name}" is a duplicate',
                 found=f"another of this name at byte {first.first:,}",
-                expected="a name of its own for each member: rows name them",
+                expected="unique member names: rows refer to them",
                 fix="write the shard again",
             )
     return found
@@ -226,7 +226,7 @@ def _members(tar: File, limits: ScanLimits) -> dict[str, TarMember]:
 
 def _without_tar(row: Mapping[str, Any], tars: Sequence[str]) -> DataError:
     return DataError(
-        f"there is no tar for the row: {SHARD_ID} {row.get(SHARD_ID)}",
+        f"no tar for the row: {SHARD_ID} {row.get(SHARD_ID)}",
         found=f"{len(tars):,} {'tar' if len(tars) == 1 else 'tars'}, from {tars[0]} to {tars[-1]}",
         expected="a tar that has this number in its name",
         fix="name all tars of the manifest in `options.tar`, or restore those that are missing",

@@ -45,17 +45,17 @@ TRACK = "parquet"
 _BLOCKS = Track(TRACK, "blocks")
 _MAGIC = b"PAR1"
 _ENDING_BYTES = 8  # the size of the footer, and the magic
-_TAIL_BYTES = 1 << 16  # most footers are inside it
+_TAIL_BYTES = 1 << 16  # enough for most footers
 _ROWS_AT_ONCE = 1 << 14
 _MOST_FOOTERS = 64
-_KEPT_BYTES = 256 << 20  # of row groups that may never be asked for again
+_KEPT_BYTES = 256 << 20  # of row groups that may never be needed again
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 
 
 class ParquetOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """`columns` are the ones to read, all by default; `audio` are those that hold recordings, `image` images.
 
-    `features` stand in place of those of Hugging Face in the files. `max_group_bytes` is what a row group may take in
+    `features` replace those of Hugging Face in the files. `max_group_bytes` is what a row group may take in
     memory, in the columns that are read.
     """
 
@@ -106,7 +106,7 @@ class Parquet:
 def _collected(
     footer: _Footer, number: int, num_rows: int, spec: Spec, wanted: list[str], first_row: int, limits: ScanLimits
 ) -> dict[str, Array]:
-    """What a scan collects of a row group, some rows at a time."""
+    """The arrays that a scan collects from a row group, in chunks of rows."""
     path, done, parts = footer.file.path, 0, list[dict[str, Array]]()
     with broken_as_data_errors(path, f"row group {number:,}"):
         read = _Positioned(footer.file.size, footer.file.read)
@@ -133,8 +133,8 @@ class ParquetReader:
         self.has_media = False
         self._footers: Kept[str, _Footer] = Kept(_MOST_FOOTERS)
         most = 2 * source.shuffle_group if source.shuffle != "none" else 2
-        # In a global shuffle it is chance if a row group is asked for again while it is kept.
-        self.kept: Kept[Block, list[_Piece]] = Kept(most, _KEPT_BYTES if source.shuffle == "global" else None)
+        # In a global shuffle a cached row group is rarely needed again.
+        self.kept: Kept[Block, list[_DecodedRows]] = Kept(most, _KEPT_BYTES if source.shuffle == "global" else None)
 
     def read(self, rows: Rows) -> Iterable[Sample]:
         numbers = rows.places[TRACK].numbers
@@ -143,7 +143,7 @@ class ParquetReader:
         for i, block in enumerate(rows.blocks(TRACK)):
             by_block.setdefault(block, []).append(i)
         samples: list[Sample] = [{}] * len(numbers)
-        # What is kept comes first, so that nothing is dropped just before it is used.
+        # Cached row groups come first, so that none is evicted just before it is used.
         kept = {block: self.kept.get(block) for block in by_block}
         for block in sorted(by_block, key=lambda block: kept[block] is None):
             chosen = by_block[block]
@@ -156,12 +156,12 @@ class ParquetReader:
                 samples[i] = sample
         return samples
 
-    def _keep(self, block: Block, rows: Rows) -> list[_Piece]:
+    def _keep(self, block: Block, rows: Rows) -> list[_DecodedRows]:
         self.kept.make_room()
         pieces = self._decoded(block, rows)
         return self.kept.add(block, pieces, sum(piece.num_bytes for piece in pieces))
 
-    def _decoded(self, block: Block, rows: Rows) -> list[_Piece]:
+    def _decoded(self, block: Block, rows: Rows) -> list[_DecodedRows]:
         """A row group in memory, in pieces of which each column is one array."""
         footer, columns = self._footer(block.path, rows), self._options.of_columns
         number, most = footer.number_of(block), self._options.max_group_bytes
@@ -177,7 +177,7 @@ class ParquetReader:
             pieces, first = [], 0
             for batch in footer.batches(number, chosen, read, most):
                 values = [column_of(batch.column(name)) for name in chosen]
-                pieces.append(_Piece(first, first + batch.num_rows, chosen, values, media, batch.nbytes))
+                pieces.append(_DecodedRows(first, first + batch.num_rows, chosen, values, media, batch.nbytes))
                 first += batch.num_rows
             if first != footer.blocks[number][2]:
                 raise _other_rows(block.path, number, first, footer.blocks[number][2])
@@ -192,7 +192,7 @@ class ParquetReader:
         return found
 
 
-def _rows_of(pieces: list[_Piece], numbers: IntArray) -> list[Sample]:
+def _rows_of(pieces: list[_DecodedRows], numbers: IntArray) -> list[Sample]:
     """Some rows of a row group."""
     if len(pieces) == 1:
         return pieces[0].rows(numbers)
@@ -205,7 +205,7 @@ def _rows_of(pieces: list[_Piece], numbers: IntArray) -> list[Sample]:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _DecodedRows:
     """Some rows of a row group, decoded."""
 
     first: int
@@ -221,7 +221,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Footer:
-    """What a file says about itself. `blocks` are the first byte, the end and the rows of its row groups by number."""
+    """The metadata of a file. `blocks` are the first byte, the end and the rows of its row groups by number."""
 
     file: File
     metadata: Any
@@ -261,7 +261,7 @@ class _Footer:
         )
 
     def batches(self, number: int, names: list[str], source: _Positioned, most_bytes: int) -> Iterator[Any]:
-        """A row group decoded: at once or, where its size is not known beforehand, as far as it may go."""
+        """A row group decoded: at once or, where its size is unknown, in chunks of limited size."""
         opened = self.open(source, self.repeated(number, names))
         if not self._growing(number, names):
             table = opened.read_row_group(number, columns=names, use_threads=False).select(names)
@@ -276,17 +276,17 @@ class _Footer:
             yield batch.select(names)
 
     def repeated(self, number: int, names: Sequence[str]) -> list[int]:
-        """The texts and bytes that are stored once and may be meant any number of times: they are kept like that."""
+        """The columns of dictionary-encoded texts and bytes: they stay dictionary-encoded in memory."""
         growing = self._growing(number, names)
         return [i for i, column in self._leaves(number, names) if column.has_dictionary_page and i not in growing]
 
     def rows_at_once(self, number: int, names: Sequence[str], most_bytes: int) -> int:
-        """How many rows may be decoded at a time. A text that grows is not longer than all that is stored of it."""
+        """How many rows may be decoded at a time. A delta-encoded text is no longer than its stored column."""
         growing = sum(column.total_uncompressed_size for column in self._growing(number, names).values())
         return max(1, min(_ROWS_AT_ONCE, most_bytes // growing)) if growing else _ROWS_AT_ONCE
 
     def _growing(self, number: int, names: Sequence[str]) -> dict[int, Any]:
-        """The texts that are stored by what they share with the one before, and may be far larger."""
+        """The columns of delta-encoded texts, which may be far larger when decoded."""
         return {i: column for i, column in self._leaves(number, names) if "DELTA_BYTE_ARRAY" in column.encodings}
 
     def _leaves(self, number: int, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
@@ -294,7 +294,7 @@ class _Footer:
         return ((i, column) for i, column in self.parts(number, names) if column.physical_type == "BYTE_ARRAY")
 
     def parts(self, number: int, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
-        """What is stored of some columns of a row group; a nested one has several parts."""
+        """The stored chunks of some columns of a row group; a nested column has several."""
         group, wanted = self.metadata.row_group(number), {*names}
         for i in range(group.num_columns):
             column = group.column(i)
@@ -307,7 +307,7 @@ class _Footer:
             if (first, end) == (block.first, block.end):
                 return number
         raise DataError(
-            f"{block.path}, byte {block.first:,}: no row group is here",
+            f"{block.path}, byte {block.first:,}: no row group starts here",
             fix="run `playhead prepare --force` on the recipe",
         )
 
@@ -318,7 +318,7 @@ class _Footer:
 
 
 def check_size(footer: _Footer, number: int, names: Sequence[str], most_bytes: int) -> None:
-    """Refuse a row group that takes too much memory, by what the footer says."""
+    """Refuse a row group that takes too much memory, according to the footer."""
     num_bytes = 0
     for i, column in footer.parts(number, names):
         width = _VALUE_BYTES.get(column.physical_type) or footer.metadata.schema.column(i).length
@@ -355,12 +355,12 @@ def _tail(file: File) -> tuple[int, bytes]:
             f"{file.path}: {'is encrypted' if encrypted else 'has no footer'}",
             found=f"{file.size:,} bytes, the last of them {tail[-4:]!r}",
             expected=f"a Parquet file, which ends with {_MAGIC!r}",
-            fix="decrypt it first" if encrypted else "restore the file: it is cut short, or no Parquet file",
+            fix="decrypt it first" if encrypted else "restore the file: it is truncated, or not a Parquet file",
         )
     size = int.from_bytes(tail[-8:-4], "little") + _ENDING_BYTES
     if size > file.size:
         raise DataError(
-            f"{file.path}: its footer is cut short",
+            f"{file.path}: its footer is truncated",
             found=f"{file.size:,} bytes",
             expected=f"a footer of {size:,} bytes",
             fix="restore the file, or write it again",
@@ -383,7 +383,7 @@ def _one(first: int, data: bytes) -> tuple[Ranges, Sequence[Buffer]]:
 
 
 class _Fetched:
-    """Bytes of a file that are here; others are read when they are asked for."""
+    """Bytes of a file that are in memory; others are read on demand."""
 
     def __init__(self, file: File, ranges: Ranges, data: Sequence[Buffer]) -> None:
         self._file, self._parts = file, list(zip(*ranges, data, strict=True))
@@ -396,7 +396,7 @@ class _Fetched:
 
 
 class _Positioned(io.RawIOBase):
-    """Reads at a place, as the file with a position that Arrow asks for."""
+    """A seekable file object for Arrow."""
 
     def __init__(self, size: int, read: Any) -> None:
         self._size, self._read, self._at = size, read, 0

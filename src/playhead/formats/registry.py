@@ -36,9 +36,9 @@ class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
 class Registered:
     """A format under its name, with the endings of file names it is assumed for and the id its samples always have.
 
-    `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` is that of a
-    source which says none, `default_sequence` the field that it counts. `path_options` are the options that are paths,
-    or mappings to paths: patterns like those of `path`, which the format is given expanded, as lists.
+    `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` applies to a
+    source without `length`, and `default_sequence` is the field that it counts. `path_options` are the options
+    that are paths, or mappings to paths: patterns like those of `path`, which the format receives expanded, as lists.
     """
 
     name: str
@@ -68,7 +68,7 @@ def register(
 ) -> Callable[[F], F]:
     """Make a class a format. Another package names the module that does so in the group `playhead.formats`.
 
-    `options` is the struct that a source's `options` are checked against; `options_of` gives them as one.
+    `options` is the struct that a source's `options` are checked against; `options_of` returns them as one.
     """
 
     def add(kind: F) -> F:
@@ -80,7 +80,7 @@ def register(
 
 
 def known_format(source: Source) -> Registered | None:
-    """The format of a source; None where it names none that is known, and its files do not say which."""
+    """The format of a source; None if it names an unknown one, and its files do not tell."""
     try:
         return _infer(source, "") if source.format is None else _named(source.format, "")
     except RecipeError:
@@ -107,7 +107,7 @@ def _named(name: str, path: str) -> Registered:
         return _known[name]
     near = get_close_matches(name, _known, n=1)
     raise RecipeError(
-        f'{path}.format: there is no format "{name}"',
+        f'{path}.format: unknown format "{name}"',
         expected=f"one of: {', '.join(sorted(_known))}",
         fix=f'did you mean "{near[0]}"?' if near else None,
     )
@@ -120,7 +120,7 @@ def _infer(source: Source, path: str) -> Registered:
         return _known[name]
     endings = {_ending(pattern) for pattern in source.path}
     raise RecipeError(
-        f'{path} "{source.name}": the path does not say which format it is',
+        f'{path} "{source.name}": the format cannot be inferred from the path',
         found=f"extensions: {', '.join(sorted(ending or '(none)' for ending in endings))}",
         expected=f"one of: {', '.join(sorted(end for known in _known.values() for end in known.extensions))}",
         fix=f"add `format:`, one of {', '.join(sorted(_known))}",
@@ -128,7 +128,7 @@ def _infer(source: Source, path: str) -> Registered:
 
 
 def _name_by_ending(pattern: str) -> str | None:
-    """The format that a file name says, by the longest of the endings that are known."""
+    """The format of a file name, by its longest known ending."""
     file = pattern.removesuffix(compression_of(pattern) or "")
     endings = {ending: known.name for known in reversed(_known.values()) for ending in known.extensions}
     found = max((ending for ending in endings if file.endswith(ending)), key=len, default=None)
@@ -136,7 +136,7 @@ def _name_by_ending(pattern: str) -> str | None:
 
 
 def _ending(pattern: str) -> str:
-    """The extension that says the format: compressed lines have that of the lines."""
+    """The extension that determines the format, without that of the compression."""
     compressed = compression_of(pattern)
     found = PurePosixPath(pattern if compressed is None else pattern.removesuffix(compressed)).suffix
     return found or compressed or ""
@@ -144,7 +144,7 @@ def _ending(pattern: str) -> str:
 
 @cache
 def _load_all() -> None:
-    """Import every format there is, once: searching all installed packages takes milliseconds, for every source."""
+    """Import every format, once: searching all installed packages takes milliseconds, for every source."""
     for module in _OURS:
         import_module(module)
     for entry in entry_points(group=ENTRY_POINTS):

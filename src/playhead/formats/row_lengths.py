@@ -1,4 +1,4 @@
-"""The lengths of rows, read one by one: of a field, a text, a medium, or a sum of them.
+"""The lengths of rows, one by one: of a field, a text, a medium, or a sum of them.
 
 A scan sees no media. A length that takes the header of one is UNKNOWN there, and `prepare` reads it later.
 """
@@ -29,9 +29,9 @@ from playhead.types import LengthArray
 
 
 class Row(Protocol):
-    """A row as a scan sees it. One in which a text may look like a number has `text` too, which gives it as it is.
+    """A row as a scan sees it. If a text may look like a number, it also has `text`, which returns it unchanged.
 
-    One whose media can be looked into has `seconds` and `image_size`, of a field.
+    If its media can be read, it has `seconds` and `image_size` of a field.
     """
 
     def get(self, field: str) -> Any: ...
@@ -42,10 +42,10 @@ class Row(Protocol):
 
 
 class RowLengths:
-    """Takes rows, then gives their lengths. Tokens are counted for many rows at once, when all are there.
+    """Takes rows, then returns their lengths. Tokens are counted for many rows at once, when all are added.
 
-    `changes` are the augmentations that change how long audio is: what is planned is the length after them. Of rows
-    that are `delivered`, audio is as long as it is. `tokenizers` are digests by path.
+    `changes` are the augmentations that change the length of audio: the plan uses the length after them. For rows that
+    are `delivered`, audio is measured as it is. `tokenizers` are digests by path.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ def _seconds_reader(length: Length, changes: Sequence[Augment], *, delivered: bo
     field, audio = length.field, length.audio
 
     def read(row: Row) -> int:
-        heard = row.seconds(audio) if delivered and audio is not None else None  # type: ignore[attr-defined]
-        if heard is not None:
-            return planned_seconds(heard, length, f'field "{audio}"', ())
+        decoded_seconds = row.seconds(audio) if delivered and audio is not None else None  # type: ignore[attr-defined]
+        if decoded_seconds is not None:
+            return planned_seconds(decoded_seconds, length, f'field "{audio}"', ())
         value = MISSING if field is None else row.get(field)
         if audio is None or (value is not MISSING and value is not None):
             return planned_seconds(value, length, f'field "{field}"', changes)

@@ -43,7 +43,7 @@ class Shard:
 class Places:
     """Where rows are in a track: the first byte and the end of each or, in a track of blocks, of its block.
 
-    `numbers` are the numbers of the rows in their blocks; None where rows have bytes of their own.
+    `numbers` are the numbers of the rows in their blocks; None where rows have their own bytes.
     """
 
     firsts: UIntArray
@@ -64,7 +64,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Bytes of files as they were when they were indexed: one that has changed since is refused."""
+    """Reads bytes of files; a file that has changed since it was indexed is refused."""
 
     files: Files
     stamps: Mapping[str, Stamp]
@@ -110,8 +110,8 @@ class Block(NamedTuple):
 class Rows:
     """Rows to read, of any number of shards: the shard of each, its number there, its place in each track.
 
-    Whether `fetch` opens, keeps, joins or caches anything does not concern a format; without it rows have a place, but
-    cannot be read.
+    How `fetch` opens, joins or caches files is not visible to a format; without it rows have a location, but cannot be
+    read.
     """
 
     shards: Sequence[Shard]
@@ -146,7 +146,7 @@ class Rows:
         return [Extent(files[path], first, end, head) for path, first, end, head in found]
 
     def requests_cost(self, track: str) -> bool:
-        """Whether a request to any file of a track takes a round trip."""
+        """Whether reading any file of a track takes a network round trip."""
         assert self.fetch is not None
         return num_costly(self.fetch.files, set(self.paths(track))) > 0
 
@@ -155,7 +155,7 @@ class Rows:
         return list(map(Block, self.paths(track), *self.places[track].ranges))
 
     def read_blocks(self, blocks: Iterable[Block]) -> dict[Block, Buffer]:
-        """The bytes of blocks, each read once: for a reader that keeps some and asks for the others."""
+        """The bytes of blocks, each read once: for a reader that caches some and requests the others."""
         assert self.fetch is not None
         distinct = list(dict.fromkeys(blocks))
         paths, firsts, ends = [list(part) for part in zip(*distinct, strict=True)] if distinct else ([], [], [])

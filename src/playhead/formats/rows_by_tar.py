@@ -20,7 +20,7 @@ from playhead.store import File, Stamp
 from playhead.types import IntArray
 
 SHARD_ID = "shard_id"
-_NO_TAR = -1  # of rows that are left out, and say none
+_NO_TAR = -1  # of rows that are left out, and have none
 _NUMBERS_END = 1 << 62
 _RUN = np.dtype([("number", "<i8"), ("first", "<i8"), ("end", "<i8")])
 _RUNS_AT_ONCE = 1 << 18
@@ -69,7 +69,7 @@ def rows_by_tar(manifest: File, limits: ScanLimits) -> RowsByTar:
 
 
 def _grouped(manifest: File, limits: ScanLimits) -> RowsByTar:
-    """A counting sort of the stretches by number, stable, of which a part at a time is in memory."""
+    """A stable counting sort of the stretches by number, with a part at a time in memory."""
     counts: Counter[int] = Counter()
     with TemporaryFile() as file:
         for lines in read_lines(manifest, limits):
@@ -111,7 +111,7 @@ def _numbers(manifest: File, lines: Lines) -> IntArray:
         try:
             rows = _ROWS.decode_lines(lines.data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            rows = []  # one of them is to be named
+            rows = []  # one of them is named in the message
         if len(rows) == lines.starts.size:
             return np.array([row.shard_id for row in rows], np.int64)
     return np.array([_number(manifest, raw, position) for raw, position in lines.rows()], np.int64)
@@ -132,8 +132,8 @@ def _shard_id(row: Sample) -> int:
     if row.get("_skipme"):
         return _NO_TAR
     raise DataError(
-        "which tar the row is in is not known",
+        "cannot tell which tar holds the row",
         found=f"{SHARD_ID}: {found!r}, in one manifest for several tars",
-        expected="a whole number, which is in the name of a tar, as 3 in `audio_3.tar`",
+        expected="a whole number that is in the name of a tar, such as 3 in `audio_3.tar`",
         fix="name the manifests of all tars in `path`, or write `shard_id` into every row",
     )

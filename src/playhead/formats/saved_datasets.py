@@ -36,7 +36,7 @@ class _FileName(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
-    """What `state.json` says, as far as it concerns rows; old versions kept indices too."""
+    """The part of `state.json` that concerns rows; old versions kept indices too."""
 
     data_files: list[_FileName] = msgspec.field(name="_data_files")
     indices_files: list[_FileName] = msgspec.field(name="_indices_data_files", default_factory=list)
@@ -71,7 +71,7 @@ def _state(path: str, files: Files) -> _State | None:
             raise DataError(
                 f"{path}: holds several splits",
                 found=splits[:200].decode("utf-8", "replace"),
-                fix="name one of them in the path, or several as sources of their own",
+                fix="name one of them in the path, or several as separate sources",
             )
         return None
     try:
@@ -92,7 +92,9 @@ def _read(path: str, files: Files) -> bytes | None:
 
 def _inside(directory: str, name: str) -> str:
     if not name or "/" in name or name in (".", ".."):
-        raise DataError(f"{directory}/{_STATE}: names a file elsewhere", found=repr(name), expected="a plain name")
+        raise DataError(
+            f"{directory}/{_STATE}: names a file in another directory", found=repr(name), expected="a plain name"
+        )
     return f"{directory}/{name}"
 
 
@@ -109,7 +111,7 @@ def with_files(source: Mapping[str, Any], indices_dir: Path) -> dict[str, Any]:
             f'source "{name}": not a dataset of rows',
             found=type(dataset).__name__,
             expected="a datasets.Dataset",
-            fix="give one of its splits or, of what is streamed, the files themselves",
+            fix="give one of its splits or, for a streamed dataset, the files themselves",
         )
     if source.get("format", "arrow") != "arrow":
         raise RecipeError(f'source "{name}": a dataset is read from its Arrow files', fix="remove `format`")
@@ -133,8 +135,8 @@ def with_files(source: Mapping[str, Any], indices_dir: Path) -> dict[str, Any]:
     return {**source, **found, "options": given}
 
 
-class _Piece(NamedTuple):
-    """Consecutive rows of a file; all of it where they are not a part."""
+class _FileRows(NamedTuple):
+    """Consecutive rows of a file; the whole file unless `is_part`."""
 
     path: str
     first: int
@@ -142,7 +144,7 @@ class _Piece(NamedTuple):
     is_part: bool
 
 
-def _pieces(dataset: Any, name: str) -> list[_Piece]:
+def _pieces(dataset: Any, name: str) -> list[_FileRows]:
     """The rows of a dataset's table, before its indices."""
     pieces = []
     for tables in getattr(dataset.data, "blocks", [[dataset.data]]):
@@ -156,7 +158,7 @@ def _pieces(dataset: Any, name: str) -> list[_Piece]:
                 first, is_part = first + _offset(*arguments, **named), True
             elif step not in _HARMLESS:
                 raise _not_in_files(name, f"a table changed by `{step}`")
-        pieces.append(_Piece(str(Path(path).absolute()), first, table.num_rows, is_part))
+        pieces.append(_FileRows(str(Path(path).absolute()), first, table.num_rows, is_part))
         if not _same_types(pieces[-1].path, table.schema):
             raise _not_in_files(name, "columns of other types than in the files")
     return pieces
@@ -182,8 +184,8 @@ def _not_in_files(name: str, found: str) -> RecipeError:
     )
 
 
-def _indices_path(dataset: Any, pieces: Sequence[_Piece], files: Sequence[str]) -> str | None:
-    """The file of the indices of a dataset, if they are just those of a file over whole files."""
+def _indices_path(dataset: Any, pieces: Sequence[_FileRows], files: Sequence[str]) -> str | None:
+    """The file of the indices of a dataset, if it can be used unchanged over whole files."""
     table = dataset._indices  # noqa: SLF001 - `datasets` has no public name for it
     whole = [piece.path for piece in pieces] == files and not any(piece.is_part for piece in pieces)
     if table is None or not whole or getattr(table, "path", None) is None or table.replays:
@@ -191,8 +193,8 @@ def _indices_path(dataset: Any, pieces: Sequence[_Piece], files: Sequence[str]) 
     return str(Path(table.path).absolute())
 
 
-def _rows(dataset: Any, pieces: Sequence[_Piece], files: Sequence[str]) -> IntArray | None:
-    """The rows of a dataset as numbers over all rows of its files; None where they are all of them, in order."""
+def _rows(dataset: Any, pieces: Sequence[_FileRows], files: Sequence[str]) -> IntArray | None:
+    """The rows of a dataset as numbers over all rows of its files; None if they are all rows in order."""
     table = dataset._indices  # noqa: SLF001
     if table is None and [piece.path for piece in pieces] == list(files) and not any(piece.is_part for piece in pieces):
         return None
@@ -216,7 +218,7 @@ def _first_rows(paths: Sequence[str]) -> Mapping[str, int]:
 
 
 def _write_rows(rows: IntArray, name: str, directory: Path) -> str:
-    """A file of row numbers, under a name of its own for other rows."""
+    """A file of row numbers, named by their digest."""
     pa = load_pyarrow()
     key = digest_bytes(rows.tobytes())[:16]
     path = directory.absolute() / f"{file_name(name)}-{key}.arrow"

@@ -1,4 +1,4 @@
-"""The arrays that an index has of every source, written down once: their names, types and what each has an entry for.
+"""The arrays that an index has for every source, in one list: their names, types and what each has an entry for.
 
 A scan fills them chunk by chunk; parts, merging, opening, checks and the estimate of bytes go by this list.
 A *track* says where rows are in one file of a shard, in one of three ways:
@@ -41,7 +41,7 @@ class Track(Struct, frozen=True):
 
     @property
     def last(self) -> str:
-        """The array of which no entry is beyond the end of the file."""
+        """The array whose entries must not be beyond the end of the file."""
         return self.array({"offsets": "offsets", "spans": "ends", "blocks": "block_ends"}[self.kind])
 
     @property
@@ -96,7 +96,7 @@ def tracks_in(names: Iterable[str], roles: Iterable[str]) -> tuple[Track, ...]:
 
 
 def bytes_per_row(schema: Mapping[str, ArrayType]) -> int:
-    """What the arrays take for each row; those of blocks are counted as nothing."""
+    """The bytes of the arrays for each row; arrays of blocks are not counted."""
     return sum(int(array.dtype[-1]) * array.width for array in schema.values() if array.per != "block")
 
 

@@ -79,7 +79,7 @@ class _Aligned(NamedTuple):
 
 
 class ScannedField:
-    """A field of a shard, of which as many rows are taken as there are cuts."""
+    """A field of a shard, with one row for each cut."""
 
     def __init__(self, role: str, file: File, cuts: File, limits: ScanLimits) -> None:
         self._file, self._cuts = file, cuts
@@ -120,7 +120,7 @@ class ScannedField:
 
 
 def cut_ids(file: File, lines: Lines, field: str = ID) -> list[str]:
-    """The ids of cuts in lines; in a field of lines they are called otherwise."""
+    """The ids of cuts in lines; a field of lines uses another key."""
     decoder = _IDS[field]
     if lines.regular:
         try:

@@ -1,4 +1,4 @@
-"""`<file>.idx`: little-endian uint64 offsets of every record, as lhotse 2.0 and NeMo keep them beside a file.
+"""`<file>.idx`: little-endian uint64 offsets of every record, as lhotse 2.0 and NeMo store them beside a file.
 
 A sidecar that is empty, misaligned, older than its file or impossible counts as absent, never as an empty file.
 """
@@ -34,8 +34,8 @@ def sidecar_path(path: str, indexes_root: str | None) -> str:
 
 
 def load(file: File, limits: ScanLimits) -> UIntArray | None:
-    """The first byte of every line (blank ones too) from a valid sidecar; None where there is none."""
-    if compression_of(file.path) is not None:  # no tool writes one for what it cannot seek in
+    """The first byte of every line (blank ones too) from a valid sidecar; None if there is none."""
+    if compression_of(file.path) is not None:  # no tool writes one for files without random access
         return None
     offsets = offsets_of(file, limits)
     if offsets is None:
@@ -53,29 +53,29 @@ def offsets_of(file: File, limits: ScanLimits) -> UIntArray | None:
     """The offsets of a possible sidecar without its sentinel, whatever kind of file it belongs to."""
     try:
         found = open_file(file.files, sidecar_path(file.path, limits.indexes_root))
-    except PlayheadError:  # stores that let nobody list them refuse what is not there
+    except PlayheadError:  # stores without permission to list refuse access to missing files
         return None
     if found.size == 0 or found.size % 8 or _is_older(found, file):
         return None
     offsets = np.frombuffer(b"".join(found.pieces()), dtype="<u8").astype(np.uint64)
     if bool((offsets[1:] <= offsets[:-1]).any()) or offsets[-1] > file.size:
         return None
-    # NeMo's have no sentinel; for an empty file the sentinel is all there is.
+    # NeMo's have no sentinel; for an empty file there is only the sentinel.
     offsets = offsets[:-1] if offsets[-1] == file.size else offsets
     return offsets if offsets.size else None
 
 
 def _is_older(found: File, file: File) -> bool:
-    """Whether a sidecar was written before its file was; the mark of an object is not a time, so it may be valid."""
+    """Whether a sidecar is older than its file; the mark of an object is not a time, so it may be valid."""
     return not is_url(file.path) and not is_url(found.path) and found.stamp.mark < file.stamp.mark
 
 
 def write(path: str, pieces: Iterable[UIntArray], limits: ScanLimits) -> Path:
-    """Write a sidecar, whole or not at all: a reader never sees a short one."""
+    """Write a sidecar atomically: a reader never sees a partial one."""
     place = sidecar_path(path, limits.indexes_root)
     if is_url(place):
         raise RecipeError(
-            f"{path}: its sidecar has no place",
+            f"{path}: no location for its sidecar",
             expected="`indexes_root` in the recipe: a local directory for the sidecars of objects",
         )
     target = Path(place)

@@ -1,4 +1,4 @@
-"""What a scan collects of every row, and the rules of `keep` that it serves.
+"""What a scan collects for every row, and the rules of `keep`.
 
 A rule on numbers is kept as a column, so that changing a limit costs no new scan; a rule on strings is decided
 while scanning and kept as one byte a row, so that no string is stored.
@@ -45,7 +45,7 @@ class Match(Struct, frozen=True):
 
 
 class Range(Struct, frozen=True):
-    """A rule on a number, or on a ratio of two: both ends belong to it, None is open."""
+    """A rule on a number, or on a ratio of two: both ends are included, None is open."""
 
     columns: tuple[str, ...]
     low: float | None
@@ -53,7 +53,7 @@ class Range(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """One entry of `keep`, as the user wrote it and as it is worked out."""
+    """One entry of `keep`, as the user wrote it and as it is evaluated."""
 
     key: str
     text: str
@@ -91,7 +91,7 @@ class Spec(Struct, frozen=True):
 
     @property
     def reads_content(self) -> bool:
-        """Whether more than the place of each row is asked for."""
+        """Whether more than the location of each row is needed."""
         return any((self.length, self.output_length, self.ids, self.columns, self.matches))
 
 
@@ -154,7 +154,7 @@ def _rule(key: str, rule: KeepRule, where: str) -> Rule:
         )
     low, high = ends
     if low is not None and high is not None and low > high:
-        raise RecipeError(f"{where}: nothing can be kept", found=f"low {low:g} above high {high:g}")
+        raise RecipeError(f"{where}: the range is empty", found=f"low {low:g} above high {high:g}")
     columns = tuple(part.strip() for part in key.split("/", 1)) if "/" in key else (key,)
     text = f"{'' if low is None else f'{low:g}'}..{'' if high is None else f'{high:g}'}"
     return Rule(key, text, Range(columns, low, high))
@@ -166,6 +166,6 @@ def _check_length(length: Length, where: str) -> None:
     given = length.field or length.function or length.measure or length.tokenizer or length.audio or length.image
     if not given and length.unit != "bytes":
         raise RecipeError(
-            f"{where}: says neither `field` nor `function`",
+            f"{where}: has neither `field` nor `function`",
             fix="name the field that holds the length, or use `unit: bytes` for the size of the sample",
         )

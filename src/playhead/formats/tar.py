@@ -45,14 +45,14 @@ class TarMember(Struct, frozen=True):
 
 
 class Hints(Protocol):
-    """Parts of a tar that are read already, or together with others."""
+    """Parts of a tar that are already read, or read together with others."""
 
     def window(self, offset: int, size: int) -> tuple[int, Buffer] | None:
-        """Bytes that hold those asked for, and the place of the first of them; None where they must be read."""
+        """Bytes that include the requested ones, and the offset of the first; None if they must be read."""
 
 
 class TarReader:
-    """Reads a little ahead, so that small members cost no read of their own."""
+    """Reads a little ahead, so that small members need no separate read."""
 
     def __init__(
         self, file: TarBytes, *, needs_end: bool = False, ahead: int = _AHEAD, hints: Hints | None = None
@@ -98,7 +98,7 @@ class TarReader:
             if kind in _LINKS:
                 raise DataError(
                     f'{self.file.path}, byte {first:,}: member "{member.name}" is a link',
-                    found="a link to another file, without the bytes of its own",
+                    found="a link to another file, without its own bytes",
                     expected="regular files",
                     fix="write the shard again with links followed: tar --hard-dereference -h",
                 )
@@ -118,7 +118,7 @@ class TarReader:
             raise DataError(
                 f"{self.file.path}: is compressed",
                 found="gzip",
-                expected="a plain tar: members of a compressed one cannot be read by their place",
+                expected="a plain tar: members of a compressed one cannot be read by their offset",
                 fix="unpack it with `gzip --decompress`; its members may be compressed themselves",
             )
         if len(header) == BLOCK and header.count(0) == BLOCK:
@@ -145,11 +145,11 @@ class TarReader:
         return header
 
     def _check_nothing_follows(self, position: int) -> None:
-        """Refuse a tar with more after its end marker: two tars joined, say, of which the second would be lost."""
+        """Refuse a tar with data after its end marker, such as two concatenated tars: the second would be lost."""
         while data := self.file.read(position, _AHEAD):
             if data.count(0) != len(data):
                 raise DataError(
-                    f"{self.file.path}, byte {position:,}: there is more after the end marker of the tar",
+                    f"{self.file.path}, byte {position:,}: data after the end marker of the tar",
                     expected="nothing but zeros",
                     fix="join tars with `tar --concatenate`, not with cat; or write the shard again",
                 )

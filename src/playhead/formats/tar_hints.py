@@ -1,7 +1,7 @@
-"""Headers of a tar read many at a time, where a sidecar says where its samples begin.
+"""Headers of a tar read many at a time, using the sample offsets of a sidecar.
 
-Law: the bytes are those of the file, and every header is still parsed, one after another. So a sidecar that is stale
-or wrong costs time, and changes nothing.
+Law: the bytes are those of the file, and every header is still parsed, one after another. A stale
+or wrong sidecar costs time, and changes nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from playhead.types import UIntArray
 _BEFORE = 1 << 12  # small members that end a sample, with their headers
 _AFTER = 1 << 11  # the headers of its first member, in PAX too
 _AT_ONCE = 256
-_FEWEST_BYTES = 1 << 14  # a sample: smaller ones are read sooner one after another
+_FEWEST_BYTES = 1 << 14  # a sample: smaller ones are faster to read one after another
 
 
 class TarHints:
-    """What is around the beginnings of samples, read ahead in the order of the file."""
+    """The bytes around the beginnings of samples, read ahead in the order of the file."""
 
     def __init__(self, file: File, offsets: UIntArray) -> None:
         self._file, self._offsets = file, offsets.astype(np.int64)
@@ -28,7 +28,7 @@ class TarHints:
         self._low = 0
 
     def window(self, offset: int, size: int) -> tuple[int, Buffer] | None:
-        """Bytes that hold those asked for, and the place of the first of them; None where no hint is near."""
+        """Bytes that include the requested ones, and the offset of the first; None if no hint is near."""
         number = int(np.searchsorted(self._offsets, offset + size - _AFTER))
         if number == len(self._offsets) or self._offsets[number] - _BEFORE > offset or offset + size > self._file.size:
             return None
@@ -45,7 +45,7 @@ class TarHints:
 
 
 def tar_hints(file: File, limits: ScanLimits) -> TarHints | None:
-    """The hints of a sidecar, if there is one that saves anything."""
+    """The hints of a sidecar, if there is one and it saves time."""
     offsets = sidecar.offsets_of(file, limits)
     if offsets is None or file.size < _FEWEST_BYTES * len(offsets):
         return None

@@ -1,4 +1,4 @@
-"""Rows of a tar: each is some members that follow one another, of which only parts need be read."""
+"""Rows of a tar: each is some consecutive members, of which only parts need be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playhead.store import Buffer, Extent, File, Ranges
 
 
 def row_tars(rows: Rows, track: str, ends: list[int], tail_bytes: int = 0) -> Iterator[RowTar]:
-    """The rows of a track, each read up to one of `ends`, and so many bytes at its end beside."""
+    """The rows of a track, each read up to one of `ends`, plus `tail_bytes` at its end."""
     assert rows.fetch is not None
     fetch, paths, ranges = rows.fetch, rows.paths(track), rows.places[track].ranges
     count = len(paths)
@@ -27,7 +27,7 @@ def row_tars(rows: Rows, track: str, ends: list[int], tail_bytes: int = 0) -> It
 
 
 class RowTar:
-    """A row of a tar as a little tar of its own, of which a piece is read when it is asked for."""
+    """A row of a tar as a small tar, parts of which are read on demand."""
 
     def __init__(self, rows: Rows, number: int, row: Extent, tail: Buffer = b"") -> None:
         self._rows, self._number, self._row = rows, number, row
@@ -50,7 +50,7 @@ class RowTar:
         return found
 
     def extent(self, member: TarMember) -> Extent:
-        """The content of a member, with what is known of it."""
+        """The content of a member, as an extent with its known bytes."""
         head: Buffer = b""
         for first, piece in self._pieces:
             inside = member.data - first

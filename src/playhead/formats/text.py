@@ -40,7 +40,7 @@ class Text:
         return _scan(file, Section(0, file.size), spec, limits)
 
     def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:  # noqa: ARG002
-        if spec.ids == ROW_ID:  # made of the numbers of rows, which a section does not know
+        if spec.ids == ROW_ID:  # made from row numbers, which a section does not know
             return []
         size = open_file(files, shard.name).size
         firsts = range(0, size, self.section_bytes)
@@ -64,7 +64,7 @@ class _TextReader:
 
 @dataclass(frozen=True)
 class LineRow:
-    """A row of one or several lines, seen by a Collector: the bytes of each by its name in the sample."""
+    """A row of one or several lines for a Collector: the bytes of each by its name in the sample."""
 
     lines: Mapping[str, bytes]
 
@@ -75,7 +75,7 @@ class LineRow:
         if field is None:
             return sum(map(len, self.lines.values()))
         if field not in self.lines:
-            raise DataError(f'there is no field "{field}"', found=f"fields: {', '.join(self.lines)}")
+            raise DataError(f'unknown field "{field}"', found=f"fields: {', '.join(self.lines)}")
         return len(self.lines[field])
 
     def sample(self) -> Sample:
@@ -96,7 +96,7 @@ def text_of(raw: bytes) -> str:
 
 
 def texts_of(rows: Rows, track: str) -> list[str]:
-    """The lines of rows in a track, without their ends. Every line is a row, so a row's number is the line's."""
+    """The lines of rows in a track, without line endings. Every line is a row, so row and line numbers agree."""
     found = [_without_end(raw) for raw in rows.payloads(track)]
     try:
         return [raw.decode() for raw in found]

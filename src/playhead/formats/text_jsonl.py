@@ -1,6 +1,6 @@
-"""JSON Lines of which one field is wanted: the text. The other fields may be named in `keep`, `columns` and `ids`.
+"""JSON Lines with one text field per sample. The other fields may be named in `keep`, `columns` and `ids`.
 
-`text` is what samples call it, everywhere: a field of that name that is not the one wanted cannot be named.
+Samples always call it `text`: another field of that name cannot be used.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def _lines(spec: Spec) -> Jsonl:
 
 
 def _place(wanted: str, field: str) -> str | None:
-    """Where a field is in an object; None for the one wanted under its own name, which would be there twice."""
+    """Where a field is in an object; None for the text field under its own name, which would be a duplicate."""
     return None if field == wanted else wanted if field == TEXT else field
 
 
 @dataclass(frozen=True)
 class _TextRow:
-    """One line, seen by a Collector."""
+    """One line as a row for a Collector."""
 
     wanted: str
     raw: bytes

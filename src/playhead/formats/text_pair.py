@@ -39,9 +39,9 @@ class TextPair:
         options = options_of(TextPairOptions, source.options)
         if not options.second or options.names[0] == options.names[1]:
             raise RecipeError(
-                f'source "{source.name}": its options do not say which two texts a pair has',
+                f'source "{source.name}": its options do not name two texts',
                 found=f"second: {options.second or '(none)'}, names: {', '.join(options.names)}",
-                fix="say for example `options: {second: train.de, names: [en, de]}`",
+                fix="use for example `options: {second: train.de, names: [en, de]}`",
             )
         first = list_files(files, source.path)
         second = list_files(files, [options.second] if isinstance(options.second, str) else options.second)
@@ -84,7 +84,7 @@ class _TextPairReader:
 
 
 class _Side:
-    """Lines of one of the files that wait for those of the other: where each begins and, if wanted, its bytes."""
+    """Pending lines of one file, until those of the other are read: where each begins and, if needed, its bytes."""
 
     def __init__(self, starts: IntArray, lines: list[bytes]) -> None:
         self.starts, self.lines = starts, lines
@@ -118,7 +118,7 @@ def _sides(file: File, limits: ScanLimits, with_lines: bool) -> Iterator[_Side]:
 def _unequal(opened: Sequence[File], limits: ScanLimits) -> DataError:
     one, other = (sum(len(lines.starts) for lines in read_every_line(file, limits)) for file in opened)
     return DataError(
-        f"{opened[0].path}: does not have as many lines as {opened[1].path}",
+        f"{opened[0].path}: has a different number of lines than {opened[1].path}",
         found=f"{one:,} lines and {other:,}",
         expected="a line of the one for each line of the other",
         fix="restore or align the files; blank lines count",

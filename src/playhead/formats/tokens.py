@@ -1,7 +1,7 @@
-"""Texts into tokens by a Hugging Face `tokenizer.json`: what a length counts, and what `tokenize` delivers.
+"""Tokenizing with a Hugging Face `tokenizer.json`, for lengths and for `tokenize`.
 
-Laws: a length by a tokenizer is the number of tokens that `tokenize` with the same settings delivers; tokens are those
-of the file that a digest is of, whatever becomes of the file.
+Laws: a length by a tokenizer is the number of tokens that `tokenize` with the same settings delivers; tokens come from
+the file that the digest was made of, even if the file changes later.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _TEXT = "text"
 
 
 class Tokens:
-    """A tokenizer with its settings, as a length or `tokenize` gives them, loaded when it is first used.
+    """A tokenizer with the settings of a length or of `tokenize`, loaded when it is first used.
 
-    `digests` are those of tokenizers by path: a file that is another by now is a StoreError.
+    `digests` are those of tokenizers by path: a file that has changed since is a StoreError.
     """
 
     def __init__(self, given: Length | Tokenize, digests: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ class Tokens:
         self._pieces = text_pieces(given)
 
     def text(self, get: Callable[[str], Any]) -> str:
-        """The text of a row, of which `get` gives the fields."""
+        """The text of a row, whose fields `get` returns."""
         parts: list[str] = []
         for literal, field in self._pieces:
             parts.append(literal)
@@ -66,9 +66,9 @@ class Tokens:
         num_special = model.num_special_tokens_to_add(is_pair=False) if self._special else 0
         if self._max is not None and self._max < num_special:
             raise RecipeError(
-                f"max: {self._max}: is less than the special tokens that every text gets",
+                f"max: {self._max}: is less than the number of special tokens in every text",
                 found=f"{num_special} of them, by {self._path}",
-                fix=f"raise it to {num_special} at least, or say `special: false`",
+                fix=f"raise it to {num_special} at least, or set `special: false`",
             )
         return model
 
@@ -79,7 +79,7 @@ def text_fields(given: Length | Tokenize) -> list[str]:
 
 
 def text_pieces(given: Length | Tokenize) -> list[tuple[str, str | None]]:
-    """What the text is made of: literal text, and the field after it, if any."""
+    """The parts of the text template: literal text, and the field after it, if any."""
     if given.template is None:
         return [("", given.field or _TEXT)]
     return [(literal, field) for literal, field, _, _ in Formatter().parse(given.template)]
@@ -114,7 +114,7 @@ def tokenizer_digest(path: str, where: str) -> str:
         return _digest(path, found.st_size, found.st_mtime_ns)
     except (OSError, ValueError) as error:
         raise RecipeError(
-            f"{where}: there is no such tokenizer",
+            f"{where}: no such tokenizer",
             found=path,
             expected="the path of a `tokenizer.json`, on a local disk",
         ) from error
@@ -126,7 +126,7 @@ def _digest(path: str, _size: int, _mark: int) -> str:
 
 
 def load_tokenizer(path: str) -> Any:
-    """A tokenizer by the path of its `tokenizer.json`, as it is now; the last few are kept."""
+    """The current tokenizer at the path of a `tokenizer.json`; the last few are cached."""
     try:
         found = Path(path).stat()
         return _loaded(path, _digest(path, found.st_size, found.st_mtime_ns), None)
@@ -136,7 +136,7 @@ def load_tokenizer(path: str) -> Any:
 
 @lru_cache(maxsize=8)
 def _loaded(path: str, digest: str, most: int | None) -> Any:
-    """The tokenizer that a digest is of. It cuts texts to `most` tokens, and leaves their special tokens whole.
+    """The tokenizer with a digest. It truncates texts to `most` tokens, and keeps their special tokens.
 
     Padding and truncation that are written in the file are left out: the tokens of a text must not depend on the texts
     that happen to be encoded with it.
@@ -148,14 +148,14 @@ def _loaded(path: str, digest: str, most: int | None) -> Any:
     data = _read(path)
     if digest_bytes(data) != digest:
         raise StoreError(
-            f"{path}: is not the tokenizer that it was when this began",
+            f"{path}: the tokenizer has changed since it was first used",
             found="other contents",
             expected="those that lengths were counted with, or that the loader was opened with",
-            fix="restore the file, or run `playhead prepare` on the recipe and begin again",
+            fix="restore the file, or run `playhead prepare` on the recipe and start again",
         )
     try:
         model = Tokenizer.from_buffer(data)
-    except Exception as error:  # the package raises nothing more particular
+    except Exception as error:  # the package raises no more specific error
         raise DataError(f"{path}: is not a tokenizer", found=str(error), expected="a tokenizer.json") from error
     model.no_padding()
     model.no_truncation()

@@ -32,7 +32,7 @@ TRACK = "tar"
 KEY = "__key__"
 _OFFSETS = Track(TRACK).array("offsets")
 _ROWS_AT_ONCE = 1 << 12
-_LARGE_ROW_BYTES = 1 << 16  # on average: rows below it are read sooner whole than in two steps
+_LARGE_ROW_BYTES = 1 << 16  # on average: smaller rows are faster to read whole than in two steps
 _LARGE_MEMBER_BYTES = 1 << 14
 _HEAD_BYTES = 1 << 11  # the headers of a member, in PAX too, and that of an array in it
 
@@ -137,7 +137,7 @@ class _Group:
 
 
 class _GroupRow:
-    """A sample, seen by a Collector: a field is a member, or "<extension>.<path>" inside a JSON member."""
+    """A sample as a row for a Collector: a field is a member, or "<extension>.<path>" inside a JSON member."""
 
     def __init__(self, group: _Group, longest: int) -> None:
         self._group = group
@@ -182,7 +182,7 @@ class _GroupRow:
         return self._group.sample()
 
     def _member(self, field: str) -> tuple[str | None, str]:
-        """The longest extension that begins the field, for "seg.json" is one too; and the rest of it."""
+        """The longest extension that is a prefix of the field ("seg.json" may be one), and the rest of the field."""
         parts = field.split(".")
         for count in range(len(parts), 0, -1):
             extension = ".".join(parts[:count])
@@ -199,7 +199,7 @@ class _GroupRow:
             raise DataError(
                 f"member {extension} is nested too deeply",
                 found="brackets within brackets, hundreds deep",
-                fix="write what it holds in a flatter way, or leave the sample out of the shard",
+                fix="flatten its contents, or leave the sample out of the shard",
             ) from None
 
     def _parsed(self, extension: str, content: bytes) -> Any:
@@ -251,7 +251,7 @@ def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Gr
             group = _Group(reader, key, {})
         if extension in group.members:
             raise DataError(
-                f'{reader.file.path}, byte {member.first:,}: member "{member.name}" comes twice in one sample',
+                f'{reader.file.path}, byte {member.first:,}: member "{member.name}" is a duplicate in its sample',
                 expected="one member of each extension",
             )
         group.members[extension] = member
@@ -260,7 +260,7 @@ def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Gr
 
 
 def _all_groups(reader: TarReader, skipped: list[int]) -> Iterator[_Group]:
-    """Every sample of a tar. Law: no two have the same key; 8 bytes a sample are kept to see to it."""
+    """Every sample of a tar. Law: no two have the same key; the check keeps 8 bytes per sample."""
     file = reader.file
     seen = array("q")
     for group in _groups(reader, skipped):
@@ -274,8 +274,8 @@ def _all_groups(reader: TarReader, skipped: list[int]) -> Iterator[_Group]:
     for group in _groups(TarReader(file)):
         if hash(group.key) in suspects and first.setdefault(group.key, group.first) != group.first:
             raise DataError(
-                f'{file.path}, byte {group.first:,}: sample "{group.key}" comes a second time',
-                found=f"it began at byte {first[group.key]:,}, and other samples lie between",
+                f'{file.path}, byte {group.first:,}: sample "{group.key}" is split: its members are not consecutive',
+                found=f"it began at byte {first[group.key]:,}, and other samples follow in between",
                 expected="all members of a sample one after another",
                 fix="write the shard again, sorted by name",
             )

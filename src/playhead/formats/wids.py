@@ -41,7 +41,7 @@ def expand_lists(patterns: list[str], files: Files) -> dict[str, int | None]:
         named = [(tar, num_rows, path) for path in lists for tar, num_rows in _tars(path, files)]
         for tar, num_rows, path in named if lists else [(pattern, None, pattern)]:
             if tar in found:
-                raise DataError(f"{path}: names {tar} a second time", fix="name it once")
+                raise DataError(f"{path}: names {tar} twice", fix="name it once")
             found[tar] = num_rows
     return found
 
@@ -79,7 +79,7 @@ def _tars(path: str, files: Files) -> list[tuple[str, int | None]]:
 
 
 def _placed(named: str, base: str, path: str) -> str:
-    """Where a name in a list leads. Law: one in a remote list stays in its store; others may lead anywhere."""
+    """The path of a name in a list. Law: in a remote list it stays in its store; elsewhere it may be anywhere."""
     if named.startswith("pipe:"):
         raise DataError(
             f"{path}: the output of a command cannot be read in any order", found=named, fix="name the files themselves"
@@ -94,7 +94,7 @@ def _placed(named: str, base: str, path: str) -> str:
         found = f"{scheme}://{store}/{posixpath.normpath(key)}"
     if is_url(path) and (_store(found) != _store(path) or "/../" in found):
         raise DataError(
-            f"{without_query(path)}: a list in a store names what is not in that store",
+            f"{without_query(path)}: a list in a store names a file outside that store",
             found=without_query(named),
             expected=f"names that begin with {_store(path)}, or relative ones",
             fix="if you trust it, name the tars in `path`",

@@ -16,7 +16,7 @@ from playhead.store import Buffer, load_bytes, unreadable, writing_to
 from playhead.types import Array
 
 _LONGEST_HEADER = 1 << 9
-# numpy's own reader of headers raises errors of many kinds on a damaged one, and takes several times as long.
+# numpy's own header parser raises many types of errors for a damaged one, and takes several times as long.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '([<|]\w+)', 'fortran_order': False, 'shape': \((\d+), ?(\d+)?\), \} *\n",
     re.DOTALL,
@@ -56,7 +56,7 @@ class ArrayWriter:
             self._file.write(data)
 
     def close(self) -> str:
-        """Finish the file, safe on disk. Returns the digest of its bytes."""
+        """Finish the file and sync it to disk. Returns the digest of its bytes."""
         assert self._left == 0, f"{self._path}: {self._left} elements are missing"
         with writing_to(self._path):
             self._file.flush()
@@ -82,7 +82,7 @@ def save_array(path: Path, values: Array) -> str:
 
 
 def map_array(path: str | Path, dtype: Any) -> Array:
-    """An array to read, without a descriptor kept: a large one is mapped, and shared by every process of the node."""
+    """A read-only array, without an open descriptor: a large one is mapped, and shared by every process of the node."""
     try:
         return _array(load_bytes(path), np.dtype(dtype).newbyteorder("<"))
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -99,6 +99,6 @@ def _array(data: Array, expected: np.dtype[Any]) -> Array:
     """The array in the bytes of an `.npy` file as `ArrayWriter` writes it."""
     header = _HEADER.match(data[:_LONGEST_HEADER].tobytes())
     if header is None or header[1].decode() != expected.str:
-        raise ValueError(f"no array of {expected} as Playhead writes it")
+        raise ValueError(f"not an array of {expected} written by Playhead")
     shape = [int(size) for size in header.groups()[1:] if size is not None]
     return data[header.end() :].view(expected).reshape(shape)

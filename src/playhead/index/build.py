@@ -31,7 +31,7 @@ class IndexShape:
 class IndexBuilder:
     """Takes every chunk of every shard in order; the sizes of all arrays are known beforehand.
 
-    Law: the bytes it writes depend on the chunks' rows only, not on how rows were cut into chunks.
+    Law: the bytes it writes depend on the chunks' rows only, not on how rows were divided into chunks.
     """
 
     def __init__(

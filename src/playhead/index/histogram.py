@@ -47,7 +47,7 @@ def lower_bounds() -> IntArray:
 
 
 class Tally:
-    """A histogram in the making. Law: the pieces in which lengths arrive do not matter."""
+    """Builds a histogram. Law: it does not depend on the pieces in which lengths arrive."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(NUM_BINS, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Whether the arrays of an index are what was written, and the error for numbers in them that cannot be right."""
+"""Whether the arrays of an index changed after they were written, and the error for impossible numbers in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGE_BYTES = 64 << 20
 
 
 def damaged_arrays(directory: Path, digests: Mapping[str, str], *, everything: bool) -> tuple[str, ...]:
-    """The files whose bytes do not have the digest they were written with; large ones only if `everything` is asked."""
+    """The files whose bytes do not have the digest they were written with; large ones only if `everything` is true."""
     found = []
     for name, expected in digests.items():
         path = f"{directory}/{name}.npy"
@@ -34,7 +34,7 @@ def damaged_arrays(directory: Path, digests: Mapping[str, str], *, everything: b
 
 
 def damaged(path: str | Path, found: str, expected: str | None = None) -> NotPreparedError:
-    """A number that no index has: the file was changed after it was written."""
+    """The error for an impossible number: the file was changed after it was written."""
     return NotPreparedError(
         f"{path}: the index is damaged",
         found=found,

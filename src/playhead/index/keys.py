@@ -58,7 +58,7 @@ class KeySorter:
 
 @kernel
 def find_hashes(keys: UIntArray, hashes: UIntArray) -> tuple[IntArray, IntArray]:
-    """For each hash, the first and the past-the-last place among sorted keys."""
+    """For each hash, the first and the past-the-end position among sorted keys."""
     first = np.empty(hashes.size, dtype=np.int64)
     last = np.empty(hashes.size, dtype=np.int64)
     for i in range(hashes.size):

@@ -1,4 +1,4 @@
-"""How an index lies on disk, and under which name.
+"""The layout of an index on disk, and its name.
 
     <cache_dir>/<source name>-<key>/
         meta.json           shard table, counts, digests
@@ -68,7 +68,7 @@ class Meta(Struct, frozen=True):
     """Everything about an index that is not one per row.
 
     `generator_key` is what the random generators of a map that takes one were keyed by when lengths were measured.
-    `types` are what the columns of the files are, in all shards alike.
+    `types` are the types of the columns of the files, the same in all shards.
     """
 
     version: int
@@ -89,9 +89,9 @@ class Meta(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Layout:
-    """A source of a recipe, resolved: its format, what is collected of it, and where its index lies.
+    """A source of a recipe, resolved: its format, what is collected of it, and the location of its index.
 
-    `files` is the storage of the lists that its selection goes by; None: the usual.
+    `files` is the storage of the lists used by its selection; None: the default.
     """
 
     leaf: Leaf
@@ -104,16 +104,16 @@ class Layout:
 
     @property
     def measured(self) -> bool:
-        """Whether lengths come from measuring, which is for another stage to do."""
+        """Whether lengths come from measuring, a later stage."""
         return self.spec.measured is not None
 
     def draws_alike(self, meta: Meta) -> bool:
-        """Whether lengths that a map made with random numbers would come out the same by this recipe's seed."""
+        """Whether lengths that a map made with random numbers are the same with this recipe's seed."""
         return meta.generator_key in (None, self.generator_key)
 
     @property
     def fingerprint(self) -> str:
-        """What the index holds of each row. Paths are not in it: they say where, not what."""
+        """A digest of what the index holds for each row. Paths are not in it."""
         return fingerprint_of(self.registered.name, self.spec)
 
     @property
@@ -157,7 +157,7 @@ def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
 
 
 def tokens_by_digest(recipe: Recipe, leaf: Leaf) -> list[Any]:
-    """What says how texts of a source become tokens, with the digests of tokenizers: `tokenize`, and its lengths."""
+    """The settings that turn texts of a source into tokens, with the digests of tokenizers: `tokenize`, and lengths."""
     digests = tokenizer_digests(recipe, leaf)
     return [by_digest(given, digests) for given, _ in _token_settings(recipe, leaf)]
 
@@ -193,7 +193,7 @@ def _check_vocabulary(recipe: Recipe, leaf: Leaf) -> None:
     digests = tokenizer_digests(recipe, leaf)
     if tokenize.to == recipe.sequence and digests[tokenize.tokenizer] != digests[length.tokenizer]:
         raise RecipeError(
-            f"{place}.tokenizer: is another tokenizer than the one that counts the lengths of {leaf.path}",
+            f"{place}.tokenizer: differs from the tokenizer that counts the lengths of {leaf.path}",
             found=tokenize.tokenizer,
             expected=f"the contents of {length.tokenizer}, as in {leaf.path}.length",
             fix="name the same `tokenizer.json` in both",
@@ -211,7 +211,7 @@ def files_now(shard: Shard, files: Files) -> tuple[FileEntry, ...]:
 
 
 def decode_file(path: str, kind: type[M]) -> M | None:
-    """A meta.json; None where there is none, or none that this version can read."""
+    """A meta.json; None if there is none that this version can read."""
     try:
         return msgspec.json.decode(load_bytes(path).tobytes(), type=kind)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):

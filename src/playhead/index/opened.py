@@ -1,4 +1,4 @@
-"""An index, opened: its arrays mapped, its shard table read."""
+"""An opened index: its arrays mapped, its shard table read."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Index:
                 )
 
     def preload(self) -> None:
-        """Have the system start reading the lengths, in order, while we go on."""
+        """Ask the system to start reading the lengths in the background."""
         for name in (LENGTHS, OUTPUTS):
             if name in self.arrays and self.arrays[name].nbytes >= SMALLEST_MAPPED:
                 try:
@@ -94,7 +94,7 @@ class Index:
 
     @cached_property
     def stamps(self) -> dict[str, Stamp]:
-        """What every file was when it was indexed."""
+        """The stamp of every file when it was indexed."""
         return {file.path: file.stamp for entry in self.meta.shards for file in entry.files}
 
     def locate(self, raw: IntArray, fetch: Fetch | None = None) -> Rows:
@@ -157,7 +157,7 @@ class Index:
         )
 
     def find(self, sample_id: str) -> IntArray:
-        """The raw rows with an id, in order; none where ids were not indexed."""
+        """The raw rows with an id, in order; none if ids were not indexed."""
         keys = self.keys
         if keys is None:
             return np.empty(0, dtype=np.int64)
@@ -171,7 +171,7 @@ class Index:
 
 
 def read_meta(directory: Path) -> Meta | None:
-    """The meta of an index; None where there is none that this version can read."""
+    """The meta of an index; None if there is none that this version can read."""
     meta = decode_file(f"{directory}/meta.json", Meta)
     return meta if meta is not None and meta.version == VERSION else None
 

@@ -26,7 +26,7 @@ Keeps = Callable[[int, int], BoolArray]
 class Test:
     """A rule by the name it has in reports, and the rows of [low, high) that it keeps."""
 
-    __test__ = False  # not one of pytest's
+    __test__ = False  # not a pytest class
 
     name: str
     keeps: Keeps
@@ -41,7 +41,7 @@ class Dropped:
 
 
 def selection_fingerprint(layout: Layout) -> str:
-    """What decides a selection, given the index it is of. Files of ids and rows count by their contents."""
+    """Everything that determines a selection of a given index. Files of ids and rows count by their contents."""
     source = layout.leaf.source
     return digest(
         [

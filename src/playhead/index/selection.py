@@ -1,4 +1,4 @@
-"""The rows that a recipe's rules leave: worked out once by `prepare`, opened by mapping.
+"""The rows that a recipe's rules leave: computed once by `prepare`, opened by mapping.
 
 In `selection-<key>/`: meta.json (counts, digest of the selected lengths, each rule's loss), shards.npy (selected
 rows of every shard), histogram.npy and outputs.npy, and, unless every row is kept, bitmap.npy (one bit a raw row)
@@ -27,7 +27,7 @@ from playhead.types import Array, IntArray, LengthArray, UIntArray
 
 
 class Loss(Struct, frozen=True):
-    """What one rule took from the rows that the rules before it had left."""
+    """The rows that one rule dropped from those that earlier rules had left."""
 
     rule: str
     num_rows: int
@@ -100,7 +100,7 @@ def selection_path(layout: Layout, fingerprint: str) -> Path:
 
 
 def open_selection(layout: Layout, num_raw_rows: int) -> Selection | None:
-    """The selection as prepared; None where it is missing or of other rules. `num_raw_rows` are those of the index."""
+    """The prepared selection; None if it is missing or of other rules. `num_raw_rows` is the number in the index."""
     directory, meta = _read_meta(layout)
     if meta is None:
         return None
@@ -119,14 +119,14 @@ def open_selection(layout: Layout, num_raw_rows: int) -> Selection | None:
 
 
 def selection_damage(layout: Layout, *, everything: bool) -> tuple[str, ...]:
-    """The arrays of the selection as prepared that are not what was written, as paths in the index."""
+    """The arrays of the prepared selection that changed after they were written, as paths in the index."""
     directory, meta = _read_meta(layout)
     names = () if meta is None else damaged_arrays(directory, meta.digests, everything=everything)
     return tuple(f"{directory.name}/{name}" for name in names)
 
 
 def _read_meta(layout: Layout) -> tuple[Path, SelectionMeta | None]:
-    """Where the selection is, and its meta if it is there."""
+    """The directory of the selection, and its meta if it exists."""
     fingerprint = selection_fingerprint(layout)
     directory = selection_path(layout, fingerprint)
     meta = decode_file(f"{directory}/meta.json", SelectionMeta)
@@ -135,7 +135,7 @@ def _read_meta(layout: Layout) -> tuple[Path, SelectionMeta | None]:
 
 
 def _check_counts(selection: Selection) -> None:
-    """Refuse arrays that cannot be those of the meta."""
+    """Refuse arrays that do not match the meta."""
     directory, rows, num_raw = selection.directory, selection.shard_rows, selection.num_raw_rows
     if (rows < 0).any() or (rows > num_raw).any() or int(rows.sum()) != selection.meta.num_rows:
         raise damaged(

@@ -1,4 +1,4 @@
-"""Working out a selection: one pass over all raw rows of an index, rule by rule, written as it goes."""
+"""Computing a selection: one pass over all raw rows of an index, rule by rule, written incrementally."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRETCH = BLOCK * 1024
 
 
 def write_selection(layout: Layout, index: Index) -> SelectionMeta:
-    """Work out the selection of an index and put it in place, whole or not at all. It may be of no rows."""
+    """Compute the selection of an index and write it atomically. It may have no rows."""
     fingerprint = selection_fingerprint(layout)
     target = selection_path(layout, fingerprint)
     directory = fresh_directory(target.with_name(f"{target.name}.new"))
@@ -110,7 +110,7 @@ class _Sweep:
         return mask
 
     def lengths_digest(self) -> str:
-        """Of everything about the selected rows that a plan depends on."""
+        """A digest of everything about the selected rows that a plan depends on."""
         if self.lengths.lengths is None:
             return digest(self.num_rows)
         found = self.digest.hexdigest()
@@ -139,7 +139,7 @@ def _write_bitmap(directory: Path, index: Index, sweep: _Sweep) -> dict[str, str
 
 
 def _write_arrays(directory: Path, index: Index, sweep: _Sweep, has_bitmap: bool) -> dict[str, str]:
-    """Write what the sweep has counted; returns the digests."""
+    """Write the counts of the sweep; returns the digests."""
     shard_rows = np.diff(index.shard_starts)
     if has_bitmap:
         bitmap = map_array(directory / "bitmap.npy", np.uint64)

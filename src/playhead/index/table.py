@@ -51,7 +51,7 @@ class Table:
         return self.selection.raw_rows(rows)
 
     def locate(self, rows: IntArray, fetch: Fetch | None = None) -> Rows:
-        """Where rows are, in the order given, to be read through `fetch` if one is given: what a reader takes."""
+        """The locations of rows, in the order given, for a reader; `fetch` reads their bytes, if given."""
         return self.index.locate(self.raw_rows(rows), fetch)
 
     def place(self, row: int) -> str:
@@ -87,7 +87,7 @@ class Table:
         track = self.block_track
         if track is None:
             raise RecipeError(
-                f'source "{self.name}": `shuffle_unit: block`, and its rows are not in blocks',
+                f'source "{self.name}": `shuffle_unit: block`, but its rows are not in blocks',
                 found=f"format {self.index.meta.format}",
                 expected="a format whose files consist of blocks of rows, such as parquet and arrow",
                 fix="remove `shuffle_unit`: shards are shuffled then",
@@ -95,7 +95,7 @@ class Table:
         return track
 
     def preload(self) -> None:
-        """Have the system start reading the lengths, in order, while we go on."""
+        """Ask the system to start reading the lengths in the background."""
         self.index.preload()
 
     def find(self, sample_id: str) -> IntArray:
@@ -107,9 +107,9 @@ class Table:
 
 
 def open_table(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Table:
-    """Map a prepared source. It builds nothing: what is missing is named, with the command that makes it.
+    """Map a prepared source. It builds nothing: an error names what is missing and the command that makes it.
 
-    Of `files` it reads nothing but the lists in `drop_ids` and `drop_rows`.
+    From `files` it reads only the lists in `drop_ids` and `drop_rows`.
     """
     layout = layout_of(leaf, recipe, files)
     index = open_index(layout.directory)
@@ -148,7 +148,7 @@ def open_tables(leaves: Iterable[Leaf], recipe: Recipe, files: Files | None = No
 def _missing(layout: Layout) -> str:
     if not layout.measured:
         return "its index is missing, or older than the recipe"
-    return "its lengths are not measured, or were with another map (or text of its module), `decode` or `sequence`"
+    return "its lengths are not measured, or with another map (or text of its module), `decode` or `sequence`"
 
 
 def _not_prepared(layout: Layout, problem: str) -> NotPreparedError:

@@ -1,4 +1,4 @@
 """A plan measured.
 
-In: a plan. Out: what it costs, and what a step of it holds. Nothing else imports this.
+In: a plan. Out: its costs, and the contents of a step. Only the CLI imports this.
 """

@@ -1,4 +1,4 @@
-"""Orders that their files are slow to read in."""
+"""Warnings about orders in which files are slow to read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playhead.recipe.values import Recipe
 
 
 def reading_warnings(recipe: Recipe, tables: Mapping[str, Table], split: str | None = None) -> list[str]:
-    """A warning for each source whose shuffle makes a reader decode blocks again and again, with the remedy."""
+    """A warning for each source whose shuffle makes a reader decode blocks repeatedly, with the fix."""
     chosen = branches(recipe) if split is None else (evaluation_branch(recipe, split),)
     found = {leaf.source.name: slow_order(leaf, tables[leaf.path]) for branch in chosen for leaf in branch.leaves()}
     return [f"{name}: {slow.problem}; write {slow.remedy}" for name, slow in found.items() if slow is not None]

@@ -1,4 +1,4 @@
-"""How many shards of a source are in use at a time: the most there can be in any window of any epoch.
+"""The largest number of shards of a source that are in use at a time, in any window of any epoch.
 
 A shard is in use from the first step that holds a row of it to the last. Steps are shuffled over their window, and a
 source is read group of shards after group of shards; so at a step those are in use whose groups have draws in the
@@ -50,7 +50,7 @@ def shard_peaks(stream: Stream, tables: Mapping[str, Table]) -> tuple[ShardPeak,
 
 
 def most_shards(order: SourceOrder, num_draws: int, *, epochs_meet: bool) -> int:
-    """The most shards that so many consecutive draws of a source can belong to, by the groups that have a draw of them.
+    """The most shards that `num_draws` consecutive draws of a source can belong to, by the groups they touch.
 
     Law: never fewer than the shards of those groups, in any epoch or where epochs meet; exact where all shards have
     as many rows and whole groups make an epoch.
@@ -105,6 +105,6 @@ def _unit_bytes(table: Table, order: SourceOrder) -> IntArray:
 
 
 def _largest(sizes: IntArray, count: int) -> int:
-    """The bytes of so many of the largest shards; each once more where there are more than shards, in another epoch."""
+    """The bytes of the `count` largest shards; beyond all shards they are counted again, as of another epoch."""
     epochs, rest = divmod(count, len(sizes))
     return epochs * int(sizes.sum()) + int(np.sort(sizes)[::-1][:rest].sum())

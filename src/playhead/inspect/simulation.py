@@ -1,4 +1,4 @@
-"""A recipe at any scale, without data: the planner itself over indexes that are not there.
+"""A recipe at any scale, without data: the planner over simulated indexes.
 
 Rows of a simulated source have the lengths of rows of the prepared one, drawn by hash; a source that is not prepared
 has invented ones. Everything else (order, plan, deal, state) is the code that a job runs.
@@ -49,7 +49,7 @@ _SELECTION_BYTES = 0.2  # of a row: a bit, and counts
 
 @dataclass(frozen=True)
 class Simulation:
-    """What to simulate: how many ranks and rows, and how many windows to plan."""
+    """The number of ranks and rows to simulate, and of windows to plan."""
 
     num_ranks: int
     num_rows: int
@@ -175,7 +175,7 @@ class InventedTable:
 
 @dataclass(frozen=True)
 class SimulatedTable:
-    """A source of any size, as `resolve` asks a Table; the lengths of its rows are those of rows of its base."""
+    """A source of any size, with the interface of a Table; the lengths of its rows are those of rows of its base."""
 
     name: str
     num_rows: int
@@ -236,7 +236,7 @@ def _base(leaf: Leaf, recipe: Recipe) -> Table | InventedTable:
 
 
 def _simulated(leaf: Leaf, base: Table | InventedTable, num_rows: int) -> SimulatedTable:
-    """Where shards are shuffled there are as many more of them as there are rows, up to a bound."""
+    """If shards are shuffled, their number grows with the number of rows, up to a bound."""
     num_units = 1
     if leaf.source.shuffle == "shards":
         per_unit = _ROWS_OF_A_SHARD if isinstance(base, InventedTable) else max(1, int(np.mean(base.unit_rows)))
@@ -269,7 +269,7 @@ def _measured(plan: Plan, lanes: int, how: Simulation) -> StreamResult:
     segment = segment_at(stream, 0)
     draws = sum(order.num_rows for order in stream.orders)
     windows = _windows(max(1, draws // segment.window_size), how.num_windows, stream.name)
-    _lay_out(plan, windows[0], how.num_ranks)  # compiles what is not compiled yet
+    _lay_out(plan, windows[0], how.num_ranks)  # compiles the kernels
     seconds, steps, samples = 0.0, 0, 0
     uneven: list[float] = []
     broken: list[str] = []
@@ -308,7 +308,7 @@ def _planned(plan: Plan, number: int) -> Window:
 
 
 def _lay_out(plan: Plan, window: int, num_ranks: int) -> None:
-    """What a rank does with a window: look the micro-batches of its lanes up, step after step."""
+    """The work of a rank with a window: look up the micro-batches of its lanes, step by step."""
     cursor = Cursor(0, (Place(window, 0),), 0, 0)
     while cursor.places[0].window == window:
         found = plan.steps_at(cursor, slice(0, None, num_ranks), 64)
@@ -347,7 +347,7 @@ def _broken_laws(stream: Stream, window: Window) -> Iterator[str]:
     for i in np.linspace(0, len(picks) - 1, min(_PICKS_TRACED, len(picks))).astype(np.int64).tolist():
         pick = (int(picks.source[i]), int(picks.epoch[i]), int(picks.row[i]))
         if draw_of(segment.pieces, stream.orders, *pick) != window.first_draw + i:
-            yield f"the draw of pick {pick} is not the one that gave it"
+            yield f"the draw of pick {pick} is not the one that it came from"
             return
 
 

@@ -1,4 +1,4 @@
-"""What will happen, in numbers: measured on planned windows, not estimated; of shards in use, the most there can be."""
+"""Statistics of a plan, measured on planned windows, not estimated; for shards in use, an upper bound."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def length_bins(lengths: IntArray) -> tuple[LengthBin, ...]:
 
 
 def _turns(plan: Plan, stream: int) -> float:
-    """The share of steps in which a sub-stream plays."""
+    """The share of steps in which a sub-stream is active."""
     return 1.0 if plan.fuse is None else int(plan.fuse.shares[stream]) / plan.fuse.total
 
 

@@ -1,7 +1,7 @@
 """Offline work in parallel.
 
-In: any number of jobs. Out: what each gave, as they finish, from processes or threads here, or from a Ray cluster.
-Law: which engine did the jobs, on how many workers and after how many deaths, changes no byte of a result.
+In: any number of jobs. Out: their results, as they finish, from processes or threads here, or from a Ray cluster.
+Law: the bytes of a result do not depend on the engine, on the number of workers or on killed workers.
 """
 
 from playhead.jobs.engine import Call, Done, Engine, Job

@@ -1,4 +1,4 @@
-"""What a job is, and what runs jobs."""
+"""Jobs, and the engines that run them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ R = TypeVar("R")
 
 
 class Job(Protocol[R_co]):
-    """Some work of its own, with all that a worker needs to know; it travels.
+    """A unit of work with everything a worker needs; it can be pickled.
 
-    It may be done twice where a worker was lost, so its files are written whole or not at all.
+    It may run twice if a worker is lost, so its files are written atomically.
     """
 
     @property
     def name(self) -> str:
-        """What the work is on, human-readable."""
+        """A human-readable name of the work."""
 
     def run(self) -> R_co:
         """Do it."""
@@ -28,32 +28,32 @@ class Job(Protocol[R_co]):
 
 @dataclass(frozen=True)
 class Call(Generic[R]):
-    """A function as a job; one that can be pickled travels."""
+    """A function as a job."""
 
     name: str
     run: Callable[[], R]
 
 
 J = TypeVar("J", bound=Job[Any])
-Done = Callable[[J, Any], None]  # the job, and what it gave or the PlayheadError it failed with
+Done = Callable[[J, Any], None]  # the job, and its result or the PlayheadError it failed with
 
 
 class Engine(Protocol):
-    """Where jobs are done.
+    """Runs jobs.
 
-    Jobs are taken only as there is room for them, so there may be any number. A failing job or a dying worker does
-    not stop the rest.
+    Jobs are taken only when a worker is free, so there may be any number. A failing job or a dying worker does not
+    stop the rest.
     """
 
     def run(self, jobs: Iterable[J], done: Done[J]) -> None:
-        """Do every job, calling `done` here for each, as they finish."""
+        """Run every job, calling `done` in this process for each as it finishes."""
 
     def close(self) -> None:
-        """Let go of what `run` holds from one call to the next. It may run again."""
+        """Release resources that `run` keeps between calls. It may run again."""
 
 
 def outcome_of(job: Job[R]) -> R | PlayheadError:
-    """A PlayheadError is a result; anything else is a bug and may end the run."""
+    """A PlayheadError is a result; any other exception is a bug and may end the run."""
     try:
         return job.run()
     except PlayheadError as error:

@@ -21,7 +21,7 @@ from playhead.jobs.engine import Done, J, Job, outcome_of
 
 @dataclass(frozen=True)
 class Local:
-    """So many processes on this machine; with one, this process does the work.
+    """Processes on this machine; with one worker, this process does the work.
 
     `threads` suit jobs that share large arrays and spend their time in storage or in kernels that release the
     interpreter lock: nothing is copied to a worker, and jobs need not be pickled.
@@ -47,17 +47,17 @@ class Local:
             with ProcessPoolExecutor(self.workers, mp_context=spawn, initializer=_begin_worker) as processes:
                 try:
                     _feed(processes, queue, self.workers, done)
-                except BaseException:  # an interrupt, or a bug: no caller waits for what is in flight
+                except BaseException:  # an interrupt, or a bug: the caller does not wait for unfinished jobs
                     for process in set(multiprocessing.active_children()) - others:
                         process.kill()
                     raise
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no resources are kept."""
 
 
 class _Queue(Generic[J]):
-    """Jobs whose first can be inspected before it is taken."""
+    """Jobs, the first of which can be inspected before it is taken."""
 
     def __init__(self, jobs: Iterator[J]) -> None:
         self._jobs = jobs
@@ -68,7 +68,7 @@ class _Queue(Generic[J]):
 
 
 def _feed(pool: Executor, queue: _Queue[J], workers: int, done: Done[J]) -> None:
-    """Keep as many jobs in flight as there are workers, so that a dead one leaves few in doubt."""
+    """Keep as many jobs in flight as there are workers, so that a dead worker affects few of them."""
     flying: dict[Future[Any], J] = {}
     started: set[BaseProcess] = set()
     try:
@@ -94,7 +94,7 @@ def _feed(pool: Executor, queue: _Queue[J], workers: int, done: Done[J]) -> None
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Start a worker undisturbed, and let it inherit that Ctrl-C is not for it: its parent ends it."""
+    """Start a worker with SIGINT ignored, which it inherits: its parent ends it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -103,7 +103,7 @@ def _signals_wait() -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """A worker whose parent was killed would wait forever: no end of file comes from a queue that it holds too."""
+    """Exit when the parent is killed: a worker would wait forever, since it holds both ends of its queue."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     parent = multiprocessing.parent_process()
     assert parent is not None

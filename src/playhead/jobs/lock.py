@@ -1,4 +1,4 @@
-"""One command at a time for each place it writes. The system releases the lock of a killed process by itself."""
+"""One command at a time for each output directory. The system releases the lock of a killed process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from playhead.store import writing_to
 def only_one(
     directory: Path, doing: str = "prepared", expected: str = "one `playhead prepare` at a time for each source"
 ) -> Iterator[None]:
-    """Hold the lock of an index or another directory, or say who does. Nothing is left of it afterwards."""
+    """Hold the lock of an index or another directory, or raise naming the holder; the lock file is removed."""
     path = directory.with_name(f"{directory.name}.lock")
     is_new = not path.parent.exists()
     descriptor = _locked(path, directory, doing, expected)
@@ -28,15 +28,15 @@ def only_one(
         yield
     finally:
         with suppress(OSError):
-            path.unlink()  # while it is held: a process that has opened it meanwhile sees that it is gone
+            path.unlink()  # while it is held: a process that has opened it meanwhile notices that it was removed
         os.close(descriptor)
         if is_new:
             with suppress(OSError):
-                path.parent.rmdir()  # unless something was put there
+                path.parent.rmdir()  # unless it is not empty
 
 
 def _locked(path: Path, directory: Path, doing: str, expected: str) -> int:
-    """A descriptor that holds the lock of the file that is at this path now."""
+    """A descriptor that holds the lock of the file currently at this path."""
     while True:
         with writing_to(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def _locked(path: Path, directory: Path, doing: str, expected: str) -> int:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether a file is still the one at its path: its holder before us may have removed it."""
+    """Whether a file is still the one at its path: the previous holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

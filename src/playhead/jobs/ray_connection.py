@@ -1,4 +1,4 @@
-"""Connecting to a Ray cluster. A process has one Ray, so what was not started here is not stopped here."""
+"""Connecting to a Ray cluster. A process has one Ray, so a cluster that was not started here is not stopped here."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LONGEST_PLACE = 40  # the path of a Unix socket ends after 107 characters, and 
 
 @dataclass
 class Connection:
-    """A Ray that jobs can be sent to. `owned`: this connection began it; `place`: where a cluster begun here lives.
+    """A Ray that jobs can be sent to. `owned`: started by this connection; `place`: the directory of such a cluster.
 
-    `terminator` is what SIGTERM did before, and `terminated` whether it came.
+    `terminator` is the previous handler of SIGTERM, and `terminated` whether SIGTERM was received.
     """
 
     owned: bool
@@ -38,12 +38,12 @@ class Connection:
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal's handler
-        """Ray's own handler ends the process and leaves its agents behind; in its calls only this one passes."""
+        """Replaces Ray's handler, which ends the process and leaves its agents running."""
         self.terminated = True
         raise KeyboardInterrupt
 
     def leave_if_terminated(self) -> None:
-        """Do what SIGTERM did before, now that nothing is in flight."""
+        """Run the previous handler of SIGTERM, now that nothing is in flight."""
         if not self.terminated:
             return
         self.terminated = False
@@ -52,7 +52,7 @@ class Connection:
         raise SystemExit(128 + signal.SIGTERM)
 
     def close(self) -> None:
-        """End what was begun here: a connection, or a whole cluster with its files."""
+        """Stop what was started here: a connection, or a whole cluster with its files."""
         import ray
 
         if self.owned:
@@ -64,7 +64,7 @@ class Connection:
 
 
 def connect(address: str | None, workers: int | None) -> Connection:
-    """Join the cluster at the address, or at RAY_ADDRESS, or begin one here. A Ray of the caller's own is used."""
+    """Join the cluster at the address, or at RAY_ADDRESS, or start one here. A Ray that the caller started is used."""
     ray = _import_ray()
     if ray.is_initialized():
         return Connection(owned=False)
@@ -93,25 +93,25 @@ def connect(address: str | None, workers: int | None) -> Connection:
 
 
 def _knock(address: str) -> None:
-    """Refuse at once an address at which nothing listens: Ray would try for a minute and more."""
+    """Refuse at once an address at which nothing listens: Ray would retry for more than a minute."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host, int(port)), _SECONDS_TO_ANSWER).close()
 
 
 def _terminator() -> Any:
-    """What SIGTERM does now; None where it cannot be changed from here."""
+    """The current handler of SIGTERM; None if it cannot be changed from this thread."""
     return signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
 
 
 def _place() -> Path:
-    """A directory of our own: nothing is left in it, and no one else's `auto` finds the cluster."""
+    """A private directory: it is removed afterwards, and `auto` of other programs does not find the cluster."""
     usual = tempfile.gettempdir()
     return Path(tempfile.mkdtemp(prefix="ray-", dir=usual if len(usual) <= _LONGEST_PLACE else "/tmp"))  # noqa: S108
 
 
 def _deaths_to_stderr() -> None:
-    """Ray prints the death of any worker to stdout, where our results go; there is no switch for it."""
+    """Ray prints the death of any worker to stdout, where our results go; it has no option to disable this."""
     from ray._private import worker as inside
 
     plain = getattr(inside, "print_to_stdstream", None)

@@ -1,4 +1,4 @@
-"""Jobs as tasks of a Ray cluster: one that is there, or one started on this machine for the time being."""
+"""Jobs as tasks of a Ray cluster: an existing one, or one started temporarily on this machine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from playhead.errors import PrepareError
 from playhead.jobs.engine import Done, J, Job, outcome_of
 from playhead.jobs.ray_connection import Connection, connect
 
-MOST_TRIES = 4  # of a job whose worker is lost: a machine may go, but a job that kills its workers must not go on
-_WAITING_FOR_EACH = 1  # a job ready beside the one that runs: a worker need not wait for this process
+MOST_TRIES = 4  # of a job whose worker is lost: a job that kills its workers must not be retried forever
+_WAITING_FOR_EACH = 1  # one job queued beside the running one, so that a worker need not wait for this process
 _SECONDS_TO_STOP = 3.0
 
 
@@ -38,7 +38,7 @@ class Ray:
         queue = iter(jobs)
         first = next(queue, None)
         if first is None:
-            return  # a cluster is not started for nothing
+            return  # do not start a cluster without jobs
         if self._connection is None:
             self._connection = connect(self._address, self._workers)
         flight = _Flight[J]()
@@ -47,7 +47,7 @@ class Ray:
             _feed(flight, queue, self._room, done)
         except BaseException as reason:
             connection = self._connection
-            with suppress(Exception):  # the reason to stop is reported, not what fails while stopping
+            with suppress(Exception):  # report the reason to stop, not errors while stopping
                 self._stop(flight, reason)
             connection.leave_if_terminated()
             raise
@@ -68,7 +68,7 @@ class Ray:
             flight.abandon()
 
     def _room(self) -> int:
-        """Asked again and again: a cluster may grow."""
+        """Checked repeatedly: a cluster may grow."""
         if self._workers is not None:
             return self._workers
         assert self._connection is not None
@@ -77,7 +77,7 @@ class Ray:
 
 @dataclass(frozen=True)
 class _Given:
-    """What a task gave. `unable` says why a worker could not even begin, in a form that needs no Playhead there."""
+    """The result of a task. `unable` is why a worker could not start, in a form that needs no Playhead there."""
 
     outcome: Any = None
     lost: str | None = None
@@ -105,7 +105,7 @@ class _Flight(Generic[J]):
         self._jobs[self._task.remote(parcel, self._version)] = job, number
 
     def land(self) -> Iterator[tuple[J, int, _Given]]:
-        """Those that have finished, one at least."""
+        """The jobs that have finished, at least one."""
         import ray
 
         ready, _ = ray.wait(list(self._jobs), num_returns=1)
@@ -113,7 +113,7 @@ class _Flight(Generic[J]):
             yield (*self._jobs.pop(reference), _get(reference))
 
     def abandon(self) -> None:
-        """Interrupt what is in flight, so that half files are removed."""
+        """Interrupt the jobs in flight, so that partial files are removed."""
         import ray
 
         waiting = list(self._jobs)
@@ -163,10 +163,10 @@ def _get(reference: Any) -> _Given:
 
 
 def _portable() -> Callable[[bytes, str], tuple[str, Any]]:
-    """The task. A function inside a function travels whole, so a machine without Playhead can say so."""
+    """The task. A nested function is pickled by value, so a machine without Playhead can report that."""
 
     def task(parcel: bytes, version: str) -> tuple[str, Any]:
-        import socket  # what travels whole brings no module along
+        import socket  # a function pickled by value brings no module along
 
         try:
             from importlib.metadata import version as version_of
@@ -184,9 +184,9 @@ def _portable() -> Callable[[bytes, str], tuple[str, Any]]:
 
 
 def outcome_of_parcel(parcel: bytes) -> tuple[str, Any]:
-    """What a task of a worker that has Playhead gives: ("outcome", ...), or ("unable", (machine, why)).
+    """The result of a task on a worker that has Playhead: ("outcome", ...), or ("unable", (machine, why)).
 
-    The worker finds modules and relative paths as this process does, also where Ray was begun long before.
+    The worker finds modules and relative paths as this process does, even if Ray was started long before.
     """
     paths, directory, packed = pickle.loads(parcel)  # noqa: S301 - of our own making, over Ray's own pickles
     sys.path.extend(path for path in paths if path not in sys.path)
@@ -201,10 +201,10 @@ def outcome_of_parcel(parcel: bytes) -> tuple[str, Any]:
 
 def _unable(machine: str, why: str) -> PrepareError:
     return PrepareError(
-        f"the Ray worker on {machine} cannot do jobs of this Playhead",
+        f"the Ray worker on {machine} cannot run jobs of this Playhead",
         found=why,
         expected="the same packages on every machine of the cluster as here",
-        fix="install them there, for formats and maps of your own too, or leave out --engine ray",
+        fix="install them there, with your own formats and maps, or leave out --engine ray",
     )
 
 

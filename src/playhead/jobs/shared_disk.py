@@ -1,4 +1,4 @@
-"""Files that a worker wrote, seen from here: on another machine a worker must write to storage that both share."""
+"""Files written by workers: a worker on another machine must write to storage shared with this one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SECONDS_BETWEEN = 0.25
 
 
 def expect_file(path: Path) -> None:
-    """Refuse to go on if a file that a worker has written cannot be seen here.
+    """Raise an error if a file written by a worker is not visible here.
 
-    Listing its directory makes a network file system look again: it may remember that the file was not there.
+    Listing its directory refreshes a network file system, which may have cached that the file was missing.
     """
     for _ in range(_TRIES):
         if path.is_file():
@@ -28,6 +28,6 @@ def expect_file(path: Path) -> None:
         time.sleep(_SECONDS_BETWEEN)
     raise PrepareError(
         f"{path}: was written by a worker, and is not on {socket.gethostname()}",
-        expected="storage that every machine of the cluster sees under the same path",
+        expected="storage that every machine of the cluster mounts under the same path",
         fix="write to a shared file system (`cache_dir` of a recipe, --out), or leave out --engine ray",
     )

@@ -1,6 +1,6 @@
-"""Megatron's files without Megatron. Comes in: a training job's arguments and `.idx` files, or JSON lines.
+"""Megatron's files without Megatron. In: a training job's arguments and `.idx` files, or JSON lines.
 
-Goes out: the dataset caches that the job will look for, byte for byte; `.bin`/`.idx` datasets.
+Out: the dataset caches that the job will look for, byte for byte; `.bin`/`.idx` datasets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prepare(
 
 
 def check(*, workers: int | None = None, **arguments: Any) -> CheckReport:
-    """Say whether a job will hit its cache, and if not, which argument differs or which data changed."""
+    """Check whether a job will hit its cache, and if not, which argument differs or which data changed."""
     from playhead.megatron.arguments import read_request
     from playhead.megatron.check_job import check_request
     from playhead.store import all_files

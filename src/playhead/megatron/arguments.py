@@ -1,4 +1,4 @@
-"""Flags -> the job: where its data is, how much it asks for, and what stands in the key of its cache."""
+"""Flags -> the job: the location of its data, the number of samples, and the parts of its cache key."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LARGEST_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class MegatronRequest:
-    """A job with all that was derived for it on the way.
+    """A job with all values derived from its flags.
 
-    `given_sequences` is whether it takes the counts of its datasets from a file. A `vocab_size` of None is not known.
+    `given_sequences` is whether it takes the counts of its datasets from a file. A `vocab_size` of None is unknown.
     """
 
     job: MegatronJob
@@ -92,14 +92,14 @@ def _sequence_length(flags: Flags) -> int:
     if length is None:
         raise RecipeError("--seq-length: is missing", expected="the sequence length of the job")
     if length > LARGEST_INT32:
-        raise RecipeError(f"--seq-length {length}", expected=f"at most {LARGEST_INT32:,}, as Megatron takes")
+        raise RecipeError(f"--seq-length {length}", expected=f"at most {LARGEST_INT32:,}, the limit of Megatron")
     return length
 
 
 def _seed(flags: Flags) -> int:
     seed = flags.at_least("seed", 0) or 0
     if seed > _LARGEST_SEED:
-        raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, as numpy's generator takes")
+        raise RecipeError(f"--seed {seed}", expected=f"at most {_LARGEST_SEED}, the limit of numpy's generator")
     return seed
 
 
@@ -119,7 +119,7 @@ def _data(flags: Flags) -> tuple[MegatronBlend | None, MegatronBlends | None]:
     given = [way for way, used in ways.items() if used]
     if len(given) != 1:
         raise RecipeError(
-            "no option says where the data is" if not given else "more than one option says where the data is",
+            "no data option given" if not given else "more than one data option given",
             found=" and ".join(given) or None,
             expected="exactly one of " + "; ".join(ways),
         )
@@ -135,7 +135,7 @@ def _data(flags: Flags) -> tuple[MegatronBlend | None, MegatronBlends | None]:
             )
         return blend_of(_read(path).split(), path), None
     if flags.has("split"):
-        raise RecipeError("--split: with data for each split", fix="leave --split out, as Megatron asks")
+        raise RecipeError("--split: with data for each split", fix="leave --split out, as Megatron requires")
     if flags.has("per-split-data-args-path"):
         return None, _per_split(flags.text("per-split-data-args-path") or "")
     names = [f"{split}-data-path" for split in SPLITS]

@@ -27,7 +27,7 @@ def weighted_rows(shares: Shares, size: int, drawn: IntArray) -> Iterator[tuple[
 
 
 def exhaustive_rows(sizes: IntArray, drawn: IntArray) -> Iterator[tuple[Array, Array]]:
-    """The same until every dataset is spent; one that is spent takes no further part."""
+    """The same until every dataset is exhausted; an exhausted one is no longer drawn."""
     return _rows(sizes / float(sizes.sum()), sizes, int(sizes.sum()), drawn)
 
 
@@ -42,7 +42,7 @@ def _rows(shares: Shares, limits: IntArray, size: int, drawn: IntArray) -> Itera
 
 @kernel
 def fill_rows(shares: Shares, limits: IntArray, start: int, drawn: IntArray, datasets: Array, samples: Array) -> None:
-    """A dataset that is spent lags infinitely little."""
+    """An exhausted dataset has an infinitely small lag."""
     counts = np.where(drawn < limits, drawn.astype(np.float64), np.inf)
     for k in range(len(datasets)):
         position = max(float(start + k), 1.0)

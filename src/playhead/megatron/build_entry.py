@@ -1,4 +1,4 @@
-"""One dataset or blend -> its files. Nothing large is kept that is not needed for the next file."""
+"""One dataset or blend -> its files. Large arrays are kept only as long as the next file needs them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Phase = Callable[[str], None]
 
 
 def build_dataset(cache: Path, entry: DatasetEntry, idx: Idx, manifest: Manifest, phase: Phase) -> None:
-    """Law: after it the files are whole; after a failure none of them has changed."""
+    """Build the files. Law: afterwards they are complete; after a failure none of them has changed."""
     documents, samples, shuffled = arrays_of(entry)
     twister = Twister(entry.seed)
     with _files(cache, entry, manifest) as create:
@@ -40,7 +40,7 @@ def build_dataset(cache: Path, entry: DatasetEntry, idx: Idx, manifest: Manifest
         order = document_order(entry, twister)
         create(documents).write(order.data)
         sample_file, shuffle_file = create(samples), create(shuffled)
-        both = (  # they follow from the documents' order, and neither from the other
+        both = (  # both follow from the order of the documents, and are independent
             Call("samples", lambda: _write_samples(sample_file, entry, idx, order, samples)),
             Call("shuffle", lambda: shuffle_file.write(shuffle_order(entry, twister, shuffled).data)),
         )
@@ -79,7 +79,7 @@ def shuffle_order(entry: DatasetEntry, twister: Twister, array: ArrayFile) -> Ar
 
 
 def build_blend(cache: Path, entry: BlendEntry, manifest: Manifest, phase: Phase) -> None:
-    """Law: as for a dataset. A dataset asked for more samples than it has is an error before anything is in place."""
+    """Law: as for a dataset. Needing more samples than a dataset has is an error before any file is in place."""
     datasets, samples = arrays_of(entry)
     drawn = np.zeros(len(entry.members), np.int64)
     phase("blend")
@@ -100,7 +100,7 @@ def _check_drawn(entry: BlendEntry, drawn: Array) -> None:
         if count > member.num_samples:
             raise DataError(
                 f"{member.prefix}: the {entry.split} blend needs more samples than were built",
-                found=f"{count:,} samples asked",
+                found=f"{count:,} samples needed",
                 expected=f"at most {member.num_samples:,}, which is what was built for it",
                 fix="raise --mid-level-dataset-surplus, for example tenfold, here and in the training job",
             )
@@ -108,9 +108,9 @@ def _check_drawn(entry: BlendEntry, drawn: Array) -> None:
 
 @contextmanager
 def _files(cache: Path, entry: Entry, manifest: Manifest) -> Iterator[Callable[[ArrayFile], Sink]]:
-    """Files to fill. All of them take their names when the block ends, the description last; none if it fails.
+    """Files to fill. All get their final names when the block ends, the description last; none if it fails.
 
-    A kill in between leaves no description, and Megatron takes the entry for missing, not for whole.
+    A kill in between leaves no description, and Megatron treats the entry as missing.
     """
     retired = (description_path(cache, entry), manifest_path(cache, entry))
     with explaining(cache), staged(cache, retired) as stage:
@@ -128,11 +128,11 @@ def _files(cache: Path, entry: Entry, manifest: Manifest) -> Iterator[Callable[[
 
 @contextmanager
 def explaining(cache: Path) -> Iterator[None]:
-    """A refusal to write, with the remedy that fits a cache."""
+    """Convert an error from writing to one with a fix for caches."""
     try:
         yield
     except PrepareError as error:
         if not isinstance(error.__cause__, OSError):
             raise
-        fix = f"make room in {cache}, or let it be written, or name another --data-cache-path; what is finished is kept"
+        fix = f"free space in {cache}, make it writable, or use another --data-cache-path; finished files are kept"
         raise PrepareError(error.problem, found=error.found, fix=fix) from error

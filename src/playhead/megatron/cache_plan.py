@@ -27,9 +27,9 @@ _WHOLE: SplitBounds = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """One prefix in one split: the sequences [first, end), seen `num_epochs` times, cut into `num_samples` samples.
+    """One prefix in one split: the sequences [first, end), read `num_epochs` times, split into `num_samples` samples.
 
-    With `separate_last` the last epoch is shuffled apart, its samples being those from `num_first` on.
+    With `separate_last` the last epoch is shuffled separately; its samples begin at `num_first`.
     """
 
     prefix: str
@@ -55,7 +55,7 @@ class DatasetEntry:
 
 @dataclass(frozen=True)
 class BlendEntry:
-    """Several datasets drawn by weight up to `size`, or, where it is None, each exactly once through."""
+    """Several datasets drawn by weight up to `size` or, if it is None, each exactly once."""
 
     split: str
     members: tuple[DatasetEntry, ...]
@@ -77,7 +77,7 @@ Entry = DatasetEntry | BlendEntry
 
 @dataclass(frozen=True)
 class CachePlan:
-    """What a job looks for. `lengths` are those of the datasets that training is given, by split."""
+    """The entries that a job looks for. `lengths` are those of the datasets used in training, by split."""
 
     datasets: tuple[DatasetEntry, ...]
     blends: tuple[BlendEntry, ...]
@@ -89,7 +89,7 @@ class CachePlan:
 
 
 class _Draft:
-    """A plan in the making: the datasets so far, by name."""
+    """A plan under construction: the datasets so far, by name."""
 
     def __init__(self, job: MegatronJob, matrix: SplitMatrix | None, indexes: Mapping[str, Idx]) -> None:
         self.job, self.matrix, self.indexes = job, matrix, indexes
@@ -116,9 +116,9 @@ class _Draft:
 
 
 def plan_cache(job: MegatronJob, indexes: Mapping[str, Idx]) -> CachePlan:
-    """One blend is split by the matrix; blends of their own have the whole of their data for each split.
+    """One blend is split by the matrix; separate blends use all of their data for each split.
 
-    Only under a matrix is a single prefix with a weight a blend.
+    A single prefix with a weight is a blend only with a matrix.
     """
     matrix = None if job.split is None else split_matrix(job.split)
     draft = _Draft(job, matrix, indexes)
@@ -169,7 +169,7 @@ def _blend_entry(draft: _Draft, blend: MegatronBlend, split: int, bounds: SplitB
     for member, weight in zip(members, weights, strict=True):
         _check_weight(member, weight)
     if size is not None:
-        weights = normalise(list(weights))  # once more: the last digits may move, and Megatron does
+        weights = normalise(list(weights))  # normalized twice, as in Megatron: the last digits may change
     description = {
         "class": "BlendedDataset",
         "datasets": [member.description for member in members],
@@ -184,7 +184,7 @@ def _with_surplus(count: int, surplus: float) -> int:
     found = count * (1 + surplus)
     if found > LARGEST_COUNT:
         raise RecipeError(
-            f"--mid-level-dataset-surplus {surplus:g}: gives more samples than can be counted",
+            f"--mid-level-dataset-surplus {surplus:g}: more samples than can be counted",
             found=f"{count:,} samples of a dataset, and the surplus",
             expected="a small fraction: 0.005 is the default",
         )
@@ -236,7 +236,7 @@ def _dataset_entry(draft: _Draft, prefix: str, split: int, bounds: SplitBounds, 
 def _describe(
     job: MegatronJob, matrix: SplitMatrix | None, prefix: str, split: str, num_samples: int | None
 ) -> dict[str, Any]:
-    """What identifies one prefix in one split; the order of the keys is part of it."""
+    """The description of one prefix in one split; the order of the keys is part of it."""
     return {
         "class": "GPTDataset",
         "dataset_path": prefix,

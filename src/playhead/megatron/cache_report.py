@@ -1,4 +1,4 @@
-"""What preparing and checking a cache report."""
+"""The reports of preparing and checking a cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EntryReport(Struct, frozen=True):
 
 
 class CacheReport(Struct, frozen=True):
-    """A whole job. `lengths` are those of the datasets that training gets; several only for several validation sets."""
+    """A whole job. `lengths` are those of the datasets used in training; several only for several validation sets."""
 
     cache: str
     release: str
@@ -38,7 +38,7 @@ class CacheReport(Struct, frozen=True):
 
 
 class CacheProgress(Struct, frozen=True):
-    """A phase of an entry begins, or (`indexes`, `done`) something is done. `total` is how many there will be."""
+    """A phase of an entry begins, or (`indexes`, `done`) one item is done. `total` is the number of items."""
 
     phase: str
     name: str
@@ -57,7 +57,7 @@ class Finding(Struct, frozen=True):
 class CheckReport(Struct, frozen=True):
     """Whether a job will hit its cache; `fast_load` says why fast load cannot work, if it cannot.
 
-    `misread` are the datasets whose tokens Megatron would take for others, with `--per-dataset-sequences-path`.
+    `misread` are the datasets whose tokens Megatron would read with a wrong type, with `--per-dataset-sequences-path`.
     """
 
     cache: str

@@ -1,7 +1,7 @@
 """A job and a cache -> whether the job will hit it, and if not, why.
 
-Megatron's key is the path, not the content: it reuses a cache whose data changed, which is stale here. For an entry
-that is not there, the nearest description that is says which argument differs.
+Megatron's key is the path, not the content: it reuses a cache whose data changed, which is stale here. For a
+missing entry, the nearest existing description shows which argument differs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _descriptions(cache: Path) -> list[dict[str, Any]]:
 
 
 def _differences(entry: Entry, others: list[dict[str, Any]]) -> list[str]:
-    """How the nearest description of the same kind differs; one of the same data is nearer than any other."""
+    """How the nearest description of the same kind differs; one of the same data is always nearer."""
     wanted = json.loads(text_of(entry.description))
     split = "split" if isinstance(entry, BlendEntry) else "index_split"
     alike = [one for one in others if one.get("class") == wanted["class"] and one.get(split) == entry.split]
@@ -89,7 +89,7 @@ def _differences(entry: Entry, others: list[dict[str, Any]]) -> list[str]:
 
 
 def _unequal(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Keys that differ; the split matrix only says again what the split says."""
+    """Keys that differ; the split matrix only repeats the split."""
     return [key for key, value in wanted.items() if key != "split_matrix" and other.get(key) != value]
 
 

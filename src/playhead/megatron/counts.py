@@ -1,4 +1,4 @@
-"""How many samples a job asks of train, valid and test, by release."""
+"""How many samples a job needs from train, valid and test, by release."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def count_samples(flags: Flags) -> SampleCounts:
     if batch is None:
         if micro is None:
             raise RecipeError(
-                "the batch size is not known",
+                "the batch size is missing",
                 expected="--global-batch-size, or --micro-batch-size and --prepare-cache-world-size",
             )
         batch = micro * parallel
     samples, iters = flags.at_least("train-samples", 1), flags.at_least("train-iters", 1)
     if (samples is None) == (iters is None):
-        raise RecipeError("the length of the training is missing", expected="either --train-samples or --train-iters")
+        raise RecipeError("the training length is missing", expected="either --train-samples or --train-iters")
     if iters is None:
         assert samples is not None
         iters = _train_iters(flags, samples, batch, (micro or 1) * parallel)
@@ -51,7 +51,7 @@ def _check_counts(*counts: int | None) -> None:
     largest = max(count for count in counts if count is not None)
     if largest > LARGEST_COUNT:
         raise RecipeError(
-            "the job asks for more samples than can be counted",
+            "the job needs more samples than can be counted",
             found=f"{largest:,}",
             expected=f"at most {LARGEST_COUNT:,}",
             fix="lower --train-iters, --train-samples, --eval-iters or --global-batch-size",
@@ -65,7 +65,7 @@ def _parallel(flags: Flags) -> tuple[int, int]:
     for name in names:
         model *= flags.at_least(name, 1) or 1
     if not flags.has("prepare-cache-world-size") and flags.has("global-batch-size"):
-        world = max(world, model)  # the batch size is given: the world size decides nothing
+        world = max(world, model)  # the batch size is given: the world size has no effect
     if world % model:
         raise RecipeError(
             f"--prepare-cache-world-size {world}: is not a multiple of the model's {model} parallel ranks",
@@ -105,7 +105,7 @@ def _train_iters(flags: Flags, samples: int, batch: int, step: int) -> int:
 
 
 def _phase(flags: Flags, train: int, batch: int) -> int:
-    """The samples of the phase in which training stands."""
+    """The samples of the current phase of training."""
     iteration = flags.at_least("prepare-cache-start-iteration", 0)
     if iteration is None:
         iteration = flags.at_least("at-iteration", 0) or 0

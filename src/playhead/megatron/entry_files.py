@@ -50,7 +50,7 @@ class ArrayFile:
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What an entry was made from: `indexes` maps each prefix to the digest of its `.idx`."""
+    """The inputs of an entry: `indexes` maps each prefix to the digest of its `.idx`."""
 
     version: int
     description: dict[str, Any]
@@ -93,11 +93,11 @@ def manifest_of(entry: Entry, indexes: dict[str, Idx]) -> Manifest:
 
 
 def state_of(cache: Path, entry: Entry, indexes: dict[str, Idx]) -> tuple[str, tuple[str, ...]]:
-    """ok, missing, broken or stale, and what there is to say about it."""
+    """ok, missing, broken or stale, with details."""
     damaged = _damaged_files(cache, entry)
     if damaged:
         state = "broken" if description_path(cache, entry).is_file() else "missing"
-        return state, tuple(f"missing or cut short: {name}" for name in damaged)
+        return state, tuple(f"missing or truncated: {name}" for name in damaged)
     others = _other_arrays(cache, entry)
     manifest = _read_manifest(manifest_path(cache, entry))
     if manifest is not None:
@@ -114,11 +114,11 @@ def state_of(cache: Path, entry: Entry, indexes: dict[str, Idx]) -> tuple[str, t
 
 
 def _changed(prefix: str) -> str:
-    return f"{prefix}.idx changed since; Megatron would use the cache all the same"
+    return f"{prefix}.idx changed since; Megatron would use the cache anyway"
 
 
 def _damaged_files(cache: Path, entry: Entry) -> list[str]:
-    """The files that Megatron needs and that are missing or cut short."""
+    """The files that Megatron needs and that are missing or truncated."""
     paths = [array_path(cache, entry, array) for array in arrays_of(entry)]
     found = [path.name for path in paths if _whole_array(path) is None]
     description = description_path(cache, entry)
@@ -128,18 +128,18 @@ def _damaged_files(cache: Path, entry: Entry) -> list[str]:
 
 
 def _other_arrays(cache: Path, entry: Entry) -> tuple[str, ...]:
-    """How the arrays, all of them whole, differ in shape or type from those of the data as it is."""
+    """How the complete arrays differ in shape or type from those of the current data."""
     found = []
     for array in arrays_of(entry):
         path = array_path(cache, entry, array)
         if _whole_array(path) != (array.shape, array.dtype):
             sizes = " x ".join(f"{length:,}" for length in array.shape)
-            found.append(f"{path.name}: made from other data; that of now gives {sizes} of {array.dtype}")
+            found.append(f"{path.name}: made from other data; the current data has {sizes} of {array.dtype}")
     return tuple(found)
 
 
 def _whole_array(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """The shape and type of the array in a file; None if there is no file, or not all of it."""
+    """The shape and type of the array in a file; None if the file is missing or truncated."""
     try:
         with path.open("rb") as file:
             if npy_format.read_magic(file) != (1, 0):
@@ -161,7 +161,7 @@ def _read_manifest(path: Path) -> Manifest | None:
 
 
 def _begins_as(cache: Path, entry: DatasetEntry, idx: Idx) -> bool:
-    """Whether the first samples begin where the lengths of the sequences put them."""
+    """Whether the first samples begin at the positions computed from the lengths of the sequences."""
     documents, samples, _ = arrays_of(entry)
     count = min(entry.num_samples, CHUNK_ROWS - 1)
     rows = _first_numbers(cache, entry, samples, 2 * (count + 1)).reshape(-1, 2)
@@ -177,5 +177,5 @@ def _begins_as(cache: Path, entry: DatasetEntry, idx: Idx) -> bool:
 
 
 def _first_numbers(cache: Path, entry: Entry, array: ArrayFile, count: int) -> Array:
-    """Of an array that was found whole and as expected."""
+    """The first rows of an array that is complete and as expected."""
     return np.fromfile(array_path(cache, entry, array), array.dtype, count, offset=len(array.header))

@@ -1,4 +1,4 @@
-"""What preparing a cache will take: bytes on disk, bytes of memory, about how many seconds."""
+"""The cost of preparing a cache: bytes on disk, bytes of memory, approximate seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS_PER_GB = 6.0  # measured, see docs/megatron.md
 
 
 def memory_of(entry: Entry) -> int:
-    """The most that is held at once: the documents' order with the lengths, and the samples' order."""
+    """The peak memory: the documents' order with the lengths, and the samples' order."""
     if isinstance(entry, BlendEntry):
         return _CHUNK_BYTES
     documents, _, shuffled = arrays_of(entry)
@@ -20,7 +20,7 @@ def memory_of(entry: Entry) -> int:
 
 
 def memory_needed(entries: list[Entry], workers: int) -> int:
-    """The memory of the largest entries that can be under way together."""
+    """The memory of the largest entries that can be built at the same time."""
     largest = sorted((memory_of(entry) for entry in entries), reverse=True)
     return _BASE_BYTES + sum(largest[:workers])
 
@@ -31,7 +31,7 @@ def workers_for(entries: list[Entry], workers: int, memory_bytes: int | None) ->
         return workers
     if memory_needed(entries, 1) > memory_bytes:
         raise RecipeError(
-            "the largest dataset does not fit into the memory that is allowed",
+            "the largest dataset does not fit into the memory limit",
             found=f"{memory_bytes >> 20:,} MB",
             expected=f"at least {(memory_needed(entries, 1) >> 20) + 1:,} MB",
             fix="raise --memory",

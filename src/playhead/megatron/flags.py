@@ -1,4 +1,4 @@
-"""A launch script's arguments, as words or by name -> the values that matter, and the names of those that do not."""
+"""A launch script's arguments, as words or by name -> the relevant values, and the names of ignored ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Given = Iterator[tuple[str, tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Flags:
-    """The flags that matter, each with its values, and the names of the ignored ones.
+    """The relevant flags, each with its values, and the names of ignored ones.
 
     A value that was not given is the default of the release.
     """
@@ -73,9 +73,9 @@ class Flags:
 
 
 def parse_flags(words: Sequence[str], release: str, named: Mapping[str, Any] = MappingProxyType({})) -> Flags:
-    """Sort out a job's arguments: those by name, then those of a command line, which replace them.
+    """Parse a job's arguments: those by name, then those of a command line, which replace them.
 
-    Laws: an argument by name is the same as its flag; nothing is dropped in silence: a name is used, listed as
+    Laws: an argument by name is the same as its flag; nothing is dropped silently: a name is used, listed as
     ignored, or refused. Flags that the release does not have are all named in one error.
     """
     used: dict[str, tuple[Any, ...]] = {}
@@ -119,7 +119,7 @@ def _of_words(words: Sequence[str]) -> Given:
 
 
 def _by_name(named: Mapping[str, Any]) -> Given:
-    """Arguments as from YAML or Python: a switch is true, and what is false or null was not given."""
+    """Arguments as from YAML or Python: a switch is true; false or null means not given."""
     for name, value in named.items():
         if value is None or value is False:
             continue
@@ -163,11 +163,11 @@ def _number(name: str, value: Any, kind: type[T], expected: str) -> T:
 
 
 def _unknown_flags(names: Sequence[str], release: str) -> RecipeError:
-    """All of them at once, each with the releases that have it."""
+    """One error for all unknown flags, each with the releases that have it."""
     where = {name: releases_with(name) for name in names}
     common = [other for other in RELEASES if all(other in found for found in where.values())]
     return RecipeError(
-        f"{', '.join(f'--{name}' for name in names)}: not known to release {release} of Megatron",
+        f"{', '.join(f'--{name}' for name in names)}: unknown in release {release} of Megatron",
         found="; ".join(f"--{name} is in {', '.join(found) or 'no release'}" for name, found in where.items()),
         expected=f"flags of Megatron's GPT training, release {release}",
         fix=f"if that is the job's release, add --megatron-release {' or '.join(common)}"

@@ -1,4 +1,4 @@
-"""What a training job asks of its datasets: all that decides the contents and the names of its caches."""
+"""A training job: everything that determines the contents and the names of its dataset caches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playhead.errors import RecipeError
 
 DEFAULT_SURPLUS = 0.005
 MOST_PREFIXES = 32766
-LARGEST_COUNT = 2**63 - 1  # of samples: what an array can number
+LARGEST_COUNT = 2**63 - 1  # of samples: the limit of an array
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ MegatronBlends = tuple[MegatronBlend | None, MegatronBlend | None, MegatronBlend
 
 @dataclass(frozen=True)
 class MegatronJob:
-    """A job as its datasets see it.
+    """The settings of a job that affect its datasets.
 
     Either `blend` and `split`, or `blends` with one blend (or none) for each of train, valid and test. `sizes` are the
-    samples asked of each split; None is one pass over the data. `tokenizer` is its entry in the cache's key.
+    samples needed from each split; None is one pass over the data. `tokenizer` is its entry in the cache's key.
     """
 
     sequence_length: int
@@ -61,7 +61,7 @@ def blend_of(words: list[str], place: str) -> MegatronBlend:
     weights = tuple(number for number in numbers[::2] if number is not None)
     if not count == len(weights) == len(words) / 2:
         raise RecipeError(
-            f"{place}: weights of the wrong count",
+            f"{place}: wrong number of weights",
             found=f"{count} numbers and {len(words) - count} prefixes: {' '.join(words)}",
             expected="a weight before every prefix, or none at all",
             fix="correct the list; a prefix that is itself a number needs a folder, as in ./7",

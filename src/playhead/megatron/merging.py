@@ -23,17 +23,17 @@ class WrittenDataset(Struct, frozen=True):
 
 
 def merge_prefixes(files: Files, prefixes: list[str], out: str) -> WrittenDataset:
-    """Law: the bytes are those of megatron-core's builder given the same prefixes in the same order."""
+    """Merge datasets. Law: the bytes are those of megatron-core's builder for the same prefixes in the same order."""
     if not prefixes:
         raise RecipeError("nothing to merge", expected="at least one prefix")
     if Path(bin_path(out)).resolve() in {Path(bin_path(prefix)).resolve() for prefix in prefixes}:
-        raise RecipeError(f"{out}: is among the datasets to merge", fix="give the result a name of its own")
+        raise RecipeError(f"{out}: is among the datasets to merge", fix="give the result another name")
     parts = [open_idx(files, prefix) for prefix in prefixes]
     first = parts[0]
     for part in parts:
         if (part.dtype_code, part.has_modes) != (first.dtype_code, first.has_modes):
             raise DataError(
-                f"{part.prefix}: is not of the same kind as the first",
+                f"{part.prefix}: differs in type from the first dataset",
                 found=_kind(part),
                 expected=f"{_kind(first)}, as {first.prefix}",
                 fix="merge only datasets of one tokenizer",

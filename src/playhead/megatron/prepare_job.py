@@ -1,4 +1,4 @@
-"""A job -> its cache, entry by entry. What is whole and current is left alone."""
+"""A job -> its cache, entry by entry. Complete and current entries are not changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Show = Callable[[CacheProgress], None]
 
 @dataclass(frozen=True, kw_only=True)
 class CacheOptions:
-    """How a cache is prepared. `per_dataset_sequences` is a file for the counts of Megatron's fast start."""
+    """Options of preparing a cache. `per_dataset_sequences` is a file for the counts of Megatron's fast start."""
 
     workers: int | None = None
     memory_mb: int | None = None
@@ -47,7 +47,7 @@ def prepare_request(
 ) -> CacheReport:
     """Build what is missing, broken or stale. A failure does not stop other datasets; what is finished is kept.
 
-    `announce` is given what it will take before anything is built.
+    `announce` is called with the estimated cost before anything is built.
     """
     show: Show = progress or (lambda _: None)
     if not options.dry_run:
@@ -76,19 +76,19 @@ def _make_room(cache: Path, num_bytes: int) -> None:
     with explaining(cache), writing_to(cache):
         cache.mkdir(parents=True, exist_ok=True)
         if not os.access(cache, os.W_OK):
-            raise PermissionError(13, "you may not write there")
+            raise PermissionError(13, "no permission to write there")
     free = shutil.disk_usage(cache).free
     if free < num_bytes:
         raise PrepareError(
-            f"{cache}: has no room for the cache",
+            f"{cache}: not enough space for the cache",
             found=f"{free:,} bytes free",
             expected=f"{num_bytes:,}",
-            fix="make room there, or name another --data-cache-path; nothing was written",
+            fix="free space there, or use another --data-cache-path; nothing was written",
         )
 
 
 def _build(cache: Path, wanted: list[Entry], indexes: dict[str, Idx], workers: int, show: Show) -> None:
-    """All entries side by side: a blend follows from the plan, not from the files of its datasets.
+    """Build all entries concurrently: a blend depends on the plan, not on the files of its datasets.
 
     In threads: kernels release the interpreter lock, and the indexes are shared.
     """

@@ -42,13 +42,13 @@ TAKEN = INTEGERS | NUMBERS | frozenset(_OTHERS.split())
 
 REFUSED = {
     "mock-data": "mock data needs no cache",
-    "sft": "fine-tuning data is packed in another way",
+    "sft": "fine-tuning data is packed differently",
     "fim-data": "fill-in-the-middle data makes another cache",
-    "step-batch-size-schedule": "a schedule of batch sizes changes the counts in ways of its own",
+    "step-batch-size-schedule": "a schedule of batch sizes changes the counts",
     "yaml-cfg": "the arguments would be in that file",
     "retro-project-dir": "a Retro project overrides the data arguments",
     "perform-rl-step": "reinforcement learning draws its own samples",
-    "encoder-seq-length": "it would stand in for --seq-length",
+    "encoder-seq-length": "it would replace --seq-length",
     "use-checkpoint-args": "the arguments would be in the checkpoint",
     "use-mp-args-from-checkpoint-args": "the parallel sizes would be in the checkpoint",
     "batch-size": "Megatron no longer takes it; use --micro-batch-size",
@@ -61,7 +61,7 @@ _FOR_ALL = {
     "keep-partial-validation-sequence": "0",
 }
 
-# Of torchrun, which stand in the same launch scripts.
+# Flags of torchrun, which are in the same launch scripts.
 _LAUNCHER = """
 nnodes nproc-per-node node-rank master-addr master-port local-addr max-restarts monitor-interval rdzv-backend
 rdzv-conf rdzv-endpoint rdzv-id role run-path standalone start-method tee redirects log-dir
@@ -102,13 +102,13 @@ def _source() -> Any:
 
 
 def release_of(name: str | None) -> str:
-    """The release asked for; else that of the installed megatron.core; else 0.16."""
+    """The requested release; otherwise that of the installed megatron.core; otherwise 0.16."""
     if name is None:
         name = _installed() or _DEFAULT
     short = ".".join(name.split(".")[:2])
     if short not in RELEASES:
         raise RecipeError(
-            f"Megatron release {name}: is not known",
+            f"unknown Megatron release {name}",
             expected=f"one of {', '.join(RELEASES)}",
             fix="name the nearest with --megatron-release, and take the tokenizer from a description: --like",
         )

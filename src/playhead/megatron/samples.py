@@ -26,7 +26,7 @@ def num_samples_of(num_tokens: int, sequence_length: int, *, keep_partial: bool)
 
 
 def sample_dtype(num_positions: int) -> np.dtype[np.generic]:
-    """Positions decide: a length is an int32 in the `.idx` already."""
+    """The dtype depends on the positions only: a length is already an int32 in the `.idx`."""
     return np.dtype(np.int32 if num_positions <= LARGEST_INT32 else np.int64)
 
 
@@ -62,7 +62,7 @@ def fill_rows(
 ) -> None:
     """Rows from `start` on. `cursor` is the position of the document reached and the token at which it begins.
 
-    Lengths are looked up in blocks, ahead of use: they lie anywhere in memory, and so many are fetched at once.
+    Lengths are looked up in blocks ahead of use, so that many of these random memory accesses overlap.
     """
     ahead = np.empty(_AHEAD, np.int64)
     position, begin = cursor[0], cursor[1]

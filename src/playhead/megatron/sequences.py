@@ -14,10 +14,10 @@ _LARGEST_UINT16_VOCABULARY = 2**16
 
 
 def misread_tokens(indexes: list[Idx], vocab_size: int | None) -> list[str]:
-    """The datasets whose tokens Megatron would take for others.
+    """The datasets whose tokens Megatron would read with a wrong type.
 
-    With these counts it does not read the header of an `.idx`: it takes tokens for uint16, or for int32 where the
-    tokenizer has more of them than uint16 can number.
+    With these counts it does not read the header of an `.idx`: it reads tokens as uint16, or as int32 if the
+    tokenizer has more tokens than uint16 can represent.
     """
     found = []
     for idx in indexes:
@@ -38,7 +38,7 @@ def misread_tokens(indexes: list[Idx], vocab_size: int | None) -> list[str]:
 
 
 def write_sequences(path: str | Path, indexes: list[Idx], vocab_size: int | None) -> None:
-    """Each prefix with [sequences, document marks], as they stand in the header of its `.idx`."""
+    """Each prefix with [sequences, document marks], as in the header of its `.idx`."""
     misread = misread_tokens(indexes, vocab_size)
     if misread:
         raise RecipeError(

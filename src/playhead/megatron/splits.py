@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[.0-9]+")
 
 
 def normalise(weights: list[float]) -> list[float]:
-    """Weights that add up to one. By numpy, whose sum has its own last digits."""
+    """Weights normalized to a sum of one. With numpy, because its sum differs in the last digits."""
     found = np.array(weights, np.float64)
     shares: list[float] = (found / np.sum(found)).tolist()
     return shares
@@ -27,7 +27,7 @@ def normalise(weights: list[float]) -> list[float]:
 def split_matrix(split: str) -> SplitMatrix:
     """The fractions at which each split begins and ends; None for one without a share.
 
-    The first begins with the integer 0, not 0.0: the description in the cache says so.
+    The first begins with the integer 0, not 0.0, as in the description in the cache.
     """
     shares = _shares(split)
     ends: list[float] = [0]
@@ -43,7 +43,7 @@ def _shares(split: str) -> list[float]:
     except ValueError as error:
         raise RecipeError(f'--split "{split}": is not a list of numbers', expected=expected) from error
     if not 1 <= len(numbers) <= len(SPLITS) or not 0 < sum(numbers) < math.inf:
-        raise RecipeError(f'--split "{split}": cannot be split by this', expected=expected)
+        raise RecipeError(f'--split "{split}": is not a valid split', expected=expected)
     return normalise(numbers + [0.0] * (len(SPLITS) - len(numbers)))
 
 

@@ -1,7 +1,7 @@
 """Several files that appear together: written under other names, forced to the disk, and only then renamed, in order.
 
-Law: whatever ends the process or the machine, a file under its own name is whole. What is written is sent to the disk
-while the rest is made, by a thread of its own, so that little is left to wait for at the end.
+Law: whatever ends the process or the machine, a file under its final name is complete. A separate thread flushes data
+to the disk while the rest is made, so that the final sync is short.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ EARLY_BYTES = 64 << 20
 
 
 class Sink(Protocol):
-    """Where bytes go."""
+    """An output for bytes."""
 
     def write(self, data: bytes | memoryview, /) -> object: ...
 
 
 class _Staged:
-    """A file under another name, locked as long as it is open. Now and then what it has so far is sent to the disk."""
+    """A file under a temporary name, locked while it is open. Its data is flushed to the disk periodically."""
 
     def __init__(self, target: Path, syncing: ThreadPoolExecutor) -> None:
         self.target = target
@@ -49,7 +49,7 @@ class _Staged:
             self._early = self._syncing.submit(os.fdatasync, self._file.fileno())
 
     def finish(self) -> Future[None]:
-        """Begin to force all of it to the disk."""
+        """Start flushing all data to the disk."""
         self._file.flush()
         self._settle()
         return self._syncing.submit(os.fsync, self._file.fileno())
@@ -61,14 +61,14 @@ class _Staged:
             self._file.close()
 
     def _settle(self) -> None:
-        """Wait for what was sent early. A system reports a failed write only once: it must not be missed."""
+        """Wait for earlier flushes. The system reports a failed write only once, so errors must be collected here."""
         if self._early is not None:
             self._early.result()
 
 
 @contextmanager
 def staged(directory: Path, retired: Sequence[Path]) -> Iterator[Callable[[Path], Sink]]:
-    """Files to fill; `retired` ones are removed just before the new ones take their names.
+    """Files to fill; `retired` ones are removed just before the new ones get their final names.
 
     Law: if the block fails, or the disk refuses a byte, no file has changed and no temporary one is left.
     """
@@ -94,8 +94,8 @@ def staged(directory: Path, retired: Sequence[Path]) -> Iterator[Callable[[Path]
 def _rename(directory: Path, opened: Sequence[_Staged], retired: Sequence[Path]) -> None:
     """Law: a retired file, or a new one in its place, is never seen beside a file of the other generation.
 
-    A disk may keep renames in another order than they were made, so the steps are forced to it one by one; where
-    nothing of an older generation is there, any order will do.
+    A disk may reorder renames, so each step is synced separately; without files of an older generation the order does
+    not matter.
     """
     older = any(path.exists() for path in [*retired, *(one.target for one in opened)])
     steps: list[list[_Staged]] = [[one for one in opened if one.target not in retired]]
@@ -111,19 +111,19 @@ def _rename(directory: Path, opened: Sequence[_Staged], retired: Sequence[Path])
 
 
 def _open_locked(path: Path) -> BinaryIO:
-    """A new file with a lock, which the system drops when the process ends, however it ends."""
+    """A new file with a lock, which the system releases when the process ends."""
     while True:
         file = path.open("wb")
-        with suppress(OSError):  # a file system without locks: its files are known by their age
+        with suppress(OSError):  # a file system without locks: stale files are recognized by their age
             fcntl.flock(file, fcntl.LOCK_EX)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
-        file.close()  # swept before it was locked
+        file.close()  # removed by another process before it was locked
 
 
 def sweep(directory: Path) -> None:
-    """Remove the temporary files of runs that were killed. Law: one that a living process writes stays."""
+    """Remove the temporary files of runs that were killed. Law: files of a running process are kept."""
     for path in directory.glob(".*.tmp"):
         if _TEMPORARY.fullmatch(path.name):
             with suppress(OSError), path.open("r+b") as file:
@@ -136,6 +136,6 @@ def _is_abandoned(file: BinaryIO) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # no locks here: one written to within the hour may be another run's
+    except OSError:  # no locks here: a file modified within the last hour may belong to another run
         return time.time() - os.fstat(file.fileno()).st_mtime > _ABANDONED_SECONDS
     return True

@@ -27,7 +27,7 @@ _KEEP_WHITESPACE = (
 
 
 def describe_tokenizer(flags: Flags) -> dict[str, Any]:
-    """Law: this is what megatron-core of the flags' release puts into its descriptions; values are texts.
+    """Law: equal to what megatron-core of the flags' release writes into its descriptions; values are strings.
 
     The order of the options is part of the key.
     """
@@ -58,9 +58,9 @@ def describe_tokenizer(flags: Flags) -> dict[str, Any]:
 
 
 def vocab_size_of(flags: Flags) -> int | None:
-    """How many tokens the tokenizer will say it has, where that is known without opening it.
+    """The vocabulary size of the tokenizer, if it is known without opening it.
 
-    A tokenizer that comes from a file has as many as `--vocab-size` says, if it is given.
+    For a tokenizer from a file it is `--vocab-size`, if given.
     """
     kind, size = flags.text("tokenizer-type") or _DEFAULT_TYPE, flags.integer("vocab-size")
     if kind in _SIZES:
@@ -94,7 +94,7 @@ def _special(flags: Flags) -> list[str] | None:
 
 
 def _hub(flags: Flags) -> dict[str, Any]:
-    """Options of the tokenizers from a hub. In 0.16 two of them are off unless asked for; later they are on."""
+    """Options of the tokenizers from a hub. In 0.16 two of them are off by default; later they are on."""
     opt_in = flags.release == "0.16"
     special = "tokenizer-hf-include-special-tokens" if opt_in else "tokenizer-hf-no-include-special-tokens"
     options: dict[str, Any] = {
@@ -139,7 +139,7 @@ def _null(flags: Flags) -> dict[str, Any]:
     if not size:
         raise RecipeError(
             "--tokenizer-type NullTokenizer: without --vocab-size",
-            found=None if size is None else "--vocab-size 0, which Megatron takes for none",
+            found=None if size is None else "--vocab-size 0, which Megatron treats as missing",
             expected="the size of its vocabulary, without which Megatron cannot make it",
         )
     options = {"vocab_size": size}
@@ -171,6 +171,6 @@ def _chat(flags: Flags) -> dict[str, Any]:
 
 def _unknown(what: str) -> RecipeError:
     return RecipeError(
-        f"{what}: its entry in the key of a cache is not known",
+        f"{what}: its entry in the key of a cache is unknown",
         fix="take it from a description that such a job wrote: --like <hash>-GPTDataset-train-description.txt",
     )

@@ -1,4 +1,4 @@
-"""JSON lines -> a Megatron dataset. The text is cut into parts that are tokenized in any order and joined in order.
+"""JSON lines -> a Megatron dataset. The text is split into parts that are tokenized in any order and joined in order.
 
 Laws: neither workers nor interruptions change the result; a part that is finished is not done again.
 """
@@ -30,7 +30,7 @@ _BATCH = 256
 
 
 class Tokenized(msgspec.Struct, frozen=True):
-    """What was written, how fast, and how many parts an earlier run had finished."""
+    """The dataset written, the time it took, and the number of parts finished by an earlier run."""
 
     written: WrittenDataset
     num_bytes: int
@@ -83,7 +83,7 @@ def tokenize_files(
 ) -> Tokenized:
     """Tokenize the texts under `key`; each line is a document. `eod` is a token put after each that is not empty.
 
-    One worker is the default because the tokenizer has threads of its own.
+    One worker is the default because the tokenizer is multithreaded.
     """
     started = time.perf_counter()
     if not paths:
@@ -109,7 +109,7 @@ def _parts(texts: list[File], part_bytes: int, folder: Path, rules: TokenizeRule
 
 
 def _folder(folder: Path, rules: TokenizeRules, texts: list[File], part_bytes: int) -> Path:
-    """The parts so far; none where the texts, the tokenizer or an option changed."""
+    """The finished parts; none if the texts, the tokenizer or an option changed."""
     stamps = [(text.path, text.stamp.size, text.stamp.mark) for text in texts]
     tokenizer = digest_bytes(Path(rules.tokenizer).read_bytes())
     about = digest([tokenizer, rules.key, rules.eod, rules.special_tokens, part_bytes, stamps])
@@ -130,7 +130,7 @@ def _finished(files: Files, prefix: str) -> bool:
 
 
 def _run(waiting: list[TextPart], workers: int, progress: Callable[[int, int], None], total: int) -> None:
-    """Do the parts; after an error no other is begun, and those under way are finished."""
+    """Run the parts; after an error no other is started, and running ones are finished."""
     num_done, errors = total - len(waiting), list[PlayheadError]()
     progress(num_done, total)
 

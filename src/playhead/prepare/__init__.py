@@ -1,4 +1,4 @@
-"""Comes in: a recipe. Goes out: an index and a selection of each of its sources on disk, and a report.
+"""In: a recipe. Out: an index and a selection of each of its sources on disk, and a report.
 
 Parallel, resumable after a kill, the same bytes whatever the engine and the number of workers.
 Names are imported when first used: a worker that scans a shard starts in half the time without the rest.

@@ -1,4 +1,4 @@
-"""Compressed files read whole, once, to find where reading may begin in them: by all workers, before anything else."""
+"""Compressed files read whole, once, to find their seek points: by all workers, before anything else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DecompressJob:
 
 
 def decompress_new(shards: Sequence[Shard], options: PrepareOptions) -> None:
-    """Read those of which nothing is known yet. What fails is left to the survey, which reports it with its shard."""
+    """Read the files without seek points. Failures are left to the survey, which reports them with their shard."""
     view = compressed_files(options.files)
     sizes: dict[str, int] = {}
     for shard in shards if view is not None else ():

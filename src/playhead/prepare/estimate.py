@@ -17,7 +17,7 @@ _SELECTION_BYTES = 0.2
 
 
 def estimate_source(layout: Layout, options: PrepareOptions) -> Outcome:
-    """The report of a source as it would be; its rows are judged from the first chunk of one shard."""
+    """The expected report of a source; its rows are estimated from the first chunk of one shard."""
     survey, failures = survey_source(layout, options)
     if failures:
         return Outcome(None, tuple(failures))
@@ -61,7 +61,7 @@ def estimate_source(layout: Layout, options: PrepareOptions) -> Outcome:
 
 
 def _row_bytes(layout: Layout, shard: Shard, options: PrepareOptions) -> tuple[float, tuple[Track, ...]]:
-    """The bytes of a row in all files of a shard, and its tracks, by the first chunk that has rows."""
+    """The bytes of a row in all files of a shard, and its tracks, from the first chunk that has rows."""
     chunks = layout.registered.format.scan(shard, layout.spec.scanned, options.files, options.limits)
     first = next((chunk for chunk in chunks if chunk.num_rows), None)
     if first is None:

@@ -1,4 +1,4 @@
-"""What a loader compiles before its first batch, compiled ahead: a job of a thousand ranks should not do it."""
+"""The kernels that a loader needs, compiled ahead, so that the ranks of a large job need not do it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from playhead.store import Files
 
 
 def compile_kernels(recipe: Recipe, files: Files) -> None:
-    """Plan the first step of every stream of a prepared recipe as a loader would, for the kernels it takes.
+    """Plan the first step of every stream of a prepared recipe as a loader would, to compile its kernels.
 
-    They are kept on disk (see `kernel` in types.py). What the plan refuses is reported when it is opened.
+    They are cached on disk (see `kernel` in types.py). Errors of the plan are reported when it is opened.
     """
     for split in (None, *recipe.evaluation):
         with suppress(PlayheadError):

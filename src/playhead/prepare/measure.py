@@ -1,4 +1,4 @@
-"""The measuring of one source: every stretch of rows whose lengths are not known yet."""
+"""Measuring one source: every stretch of rows whose lengths are unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playhead.errors import Failure, PlayheadError
 from playhead.index.layout import Layout
 from playhead.index.opened import Index
 from playhead.jobs.shared_disk import expect_file
-from playhead.prepare.measuring import MeasureJob, Meter, header_meter_of, length_meter_of
+from playhead.prepare.measuring import MeasureJob, RowMeter, header_meter_of, length_meter_of
 from playhead.prepare.merge import Contents, ShardPiece, chunks_of
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import MeasureProgress
@@ -21,7 +21,7 @@ from playhead.recipe.values import Recipe
 
 @dataclass(frozen=True)
 class Measured:
-    """The contents with their lengths; how many rows this run measured; and what it could not measure."""
+    """The contents with their lengths, the number of rows measured by this run, and the failures."""
 
     contents: Contents
     num_rows: int
@@ -29,7 +29,7 @@ class Measured:
 
 
 def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, options: PrepareOptions) -> Measured:
-    """Measure the rows that neither the old index nor a run before has measured. Failures are gathered, not raised."""
+    """Measure rows that neither the old index nor an earlier run has measured. Failures are collected, not raised."""
     meter = length_meter_of(layout, recipe, options.files, options.limits.chunk_bytes)
     chosen = dict(_to_measure(contents.pieces, old, meter.generator_key))
     return _measured_by(meter, chosen, layout, contents, old, options)
@@ -38,7 +38,7 @@ def measure(layout: Layout, recipe: Recipe, contents: Contents, old: Index | Non
 def read_headers(
     layout: Layout, recipe: Recipe, contents: Contents, old: Index | None, options: PrepareOptions
 ) -> Measured:
-    """Find the lengths that the scan could not know, in the headers of media. No map is run for it."""
+    """Find the lengths that the scan could not determine, in the headers of media, without running a map."""
     first, chosen = 0, dict[int, int]()
     for i, piece in enumerate(contents.pieces):
         if any(summary.num_unknown for _, summary in piece.parts):
@@ -49,7 +49,7 @@ def read_headers(
 
 
 def _measured_by(
-    meter: Meter,
+    meter: RowMeter,
     chosen: dict[int, int],
     layout: Layout,
     contents: Contents,
@@ -69,12 +69,12 @@ def _measured_by(
 
 
 class _MeasureRun:
-    """A run under way: `paths` are the files of lengths of each shard, by its number, in order."""
+    """A measuring run: `paths` are the files of lengths of each shard, by its number, in order."""
 
     def __init__(
         self,
         layout: Layout,
-        meter: Meter,
+        meter: RowMeter,
         contents: Contents,
         chosen: dict[int, int],
         old: Index | None,
@@ -119,7 +119,7 @@ def _to_measure(
 ) -> Iterator[tuple[int, int]]:
     """The shards whose lengths the old index does not have, each with its first raw row.
 
-    Lengths made with random numbers depend on the seed and on the row; they are not those of a shard that moved.
+    Lengths made with random numbers depend on the seed and on the row, so they are invalid for a shard that moved.
     """
     first = 0
     for i, piece in enumerate(pieces):

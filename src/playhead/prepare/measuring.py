@@ -1,4 +1,4 @@
-"""Measuring: samples made as a loader would, and how long each of them is."""
+"""Measuring: the lengths of samples made as a loader would make them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _ROWS_AT_ONCE = 256
 _EPOCH = 0
 
 
-class Meter(Protocol):
-    """What says how long the rows of a stretch are. It travels to workers."""
+class RowMeter(Protocol):
+    """Measures the rows of a stretch. It is sent to workers."""
 
     @property
     def generator_key(self) -> int | None: ...
@@ -42,9 +42,9 @@ class Meter(Protocol):
 
 @dataclass(frozen=True)
 class HeaderMeter:
-    """Lengths of rows by what they say and, where that is not all, by the headers of their media.
+    """Lengths of rows from their fields and, where these are not enough, from the headers of their media.
 
-    The recipe in it has no other source. Law: no map is run, and nothing is decoded but headers and small members.
+    Its recipe has no other source. Law: no map is run, and only headers and small members are decoded.
     """
 
     leaf: Leaf
@@ -55,7 +55,7 @@ class HeaderMeter:
     generator_key: None = None
 
     def lengths(self, stretch: Stretch) -> list[int]:
-        """The length of each row; one that has none raises with its row and place."""
+        """The length of each row; a row without one raises an error with its number and location."""
         decoder = RowDecoder(self.recipe, self.leaf, self.files)
         fetch = stretch.fetch(self.files)
         assert self.spec.length is not None
@@ -75,9 +75,9 @@ class HeaderMeter:
 
 @dataclass(frozen=True)
 class LengthMeter:
-    """How the samples of a source are measured. It travels to workers: the recipe in it has no other source.
+    """Measures the samples of a source after the map. It is sent to workers: its recipe has no other source.
 
-    `generator_key` is None where the map takes no generator, so that lengths are the same for every seed. `tokenizers`
+    `generator_key` is None if the map takes no generator, so that lengths are the same for every seed. `tokenizers`
     are digests by path.
     """
 
@@ -89,7 +89,7 @@ class LengthMeter:
     tokenizers: Mapping[str, str]
 
     def lengths(self, stretch: Stretch) -> list[int]:
-        """The length of each row; a sample that has none, or cannot be made, raises with its row and place."""
+        """The length of each row; a sample without one, or that cannot be made, raises an error with its row."""
         maker = SampleMaker(self.recipe, self.leaf, self.files, tokenizers=self.tokenizers)
         fetch = stretch.fetch(self.files)
         found: list[int] = []
@@ -114,7 +114,7 @@ class LengthMeter:
         return lengths
 
     def _length(self, sample: Sample) -> int:
-        """Augmentations are not run: what they may change is added to what was measured."""
+        """Augmentations are not run: the most that they may add is added to the measured length."""
         length = actual_length(sample, self.recipe, self.leaf)
         if length is not None and self.leaf.unit == "seconds":
             length = changed_milliseconds(length, length_changes(self.recipe, self.leaf))
@@ -125,7 +125,7 @@ class LengthMeter:
 
 
 def length_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: int) -> LengthMeter:
-    """How a source is measured. Its map is resolved here first, so that a missing one is reported once."""
+    """The meter of a source. Its map is resolved here first, so that a missing one is reported once."""
     function = map_function(recipe, layout.leaf)
     drawn = function is not None and takes_generator(function)
     alone = msgspec.structs.replace(recipe, sources=[layout.leaf.source], evaluation={})
@@ -142,7 +142,7 @@ def header_meter_of(layout: Layout, recipe: Recipe, files: Files, batch_bytes: i
 class MeasureJob:
     """One stretch to measure."""
 
-    meter: Meter
+    meter: RowMeter
     stretch: Stretch
     path: Path
 
@@ -163,11 +163,11 @@ def _unmeasurable(sample: Sample, sequence: str, length: int | None) -> SampleEr
         return SampleError(
             f'the sample has no field "{sequence}" to measure',
             found=f"fields: {', '.join(map(str, sample)) or 'none'}",
-            fix="make it in `map`, or name another with `sequence: <field>`",
+            fix="add it in `map`, or name another with `sequence: <field>`",
         )
     return SampleError(
         f'field "{sequence}" has no length',
         found=f"a value of type {type(sample[sequence]).__name__}",
         expected="an array, a list or bytes",
-        fix="make it one in `map`, or name another with `sequence: <field>`",
+        fix="convert it in `map`, or name another with `sequence: <field>`",
     )

@@ -24,9 +24,9 @@ _ROWS_AT_ONCE = 1 << 18
 
 @dataclass(frozen=True)
 class ShardPiece:
-    """A shard of the index to be, and where its rows are: in parts, or in a shard of an older index.
+    """A shard of the new index, and where its rows are: in parts, or in a shard of an older index.
 
-    `lengths` are the files of its measured lengths, in order; None where they are with its rows.
+    `lengths` are the files of its measured lengths, in order; None if they are stored with its rows.
     """
 
     entry: ShardEntry
@@ -37,7 +37,7 @@ class ShardPiece:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that an index is made of."""
+    """Everything that an index is made from."""
 
     pieces: tuple[ShardPiece, ...]
     shape: IndexShape
@@ -45,7 +45,7 @@ class Contents:
 
 
 def merge(layout: Layout, contents: Contents, old: Index | None, memory_bytes: int) -> Meta:
-    """Build the index and put it in place of the old one, whole or not at all."""
+    """Build the index and replace the old one atomically."""
     directory = fresh_directory(layout.directory.with_name(f"{layout.directory.name}.new"))
     builder = IndexBuilder(directory, layout, contents.shape, _sizes(layout, contents, old), memory_bytes)
     try:
@@ -76,7 +76,7 @@ def chunks_of(piece: ShardPiece, old: Index | None) -> Iterator[Chunk]:
 
 
 def _sizes(layout: Layout, contents: Contents, old: Index | None) -> Counter[str]:
-    """The size of every array of the index to be. What a scan gave must be as many as the schema says."""
+    """The size of every array of the new index. Sizes that do not match the schema are refused."""
     schema = schema_of(layout.spec, contents.shape.tracks)
     sizes: Counter[str] = Counter()
     for piece in contents.pieces:
@@ -95,7 +95,7 @@ def _sizes(layout: Layout, contents: Contents, old: Index | None) -> Counter[str
         for name, expected in counts.items():
             if found[name] != expected:
                 raise DataError(
-                    f"{piece.entry.name}: its format gave an array of the wrong size",
+                    f"{piece.entry.name}: its format returned an array of the wrong size",
                     found=f"{found[name]:,} entries in {name}",
                     expected=f"{expected:,} for {num_rows:,} rows",
                     fix="report it to the author of the format; see docs/formats.md on chunks",
@@ -127,13 +127,13 @@ def _with_lengths(chunks: Iterator[Chunk], paths: Sequence[Path]) -> Iterator[Ch
 
 
 def _old_chunks(old: Index, shard: int) -> Iterator[Chunk]:
-    """The rows of a shard as an older index has them, ids aside: those are sorted among all others."""
+    """The rows of a shard from an older index, without ids: those are sorted among all others."""
     schema = schema_of(old.meta.spec, old.meta.tracks)
     bounds = _bounds(old, schema, shard)
     num_rows = int(old.shard_starts[shard + 1] - old.shard_starts[shard])
     whole = any(array.per == "block" for array in schema.values())  # a chunk has whole blocks
     step = max(1, num_rows) if whole else _ROWS_AT_ONCE
-    for low in range(0, max(1, num_rows), step):  # a shard without rows has a sentinel, too
+    for low in range(0, max(1, num_rows), step):  # a shard without rows also has a sentinel
         high = min(low + step, num_rows)
         arrays = {}
         for name, (first, end) in bounds.items():

@@ -1,4 +1,4 @@
-"""One source: find its shards, scan what is new, measure what is to be measured, merge, select."""
+"""One source: find its shards, scan new ones, measure lengths, merge, select."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass
 class _Done:
-    """What this run did for a source."""
+    """The result of this run for a source."""
 
     scanned: list[int]
     changed: bool
@@ -57,7 +57,7 @@ class _Done:
 
 
 def prepare_source(layout: Layout, recipe: Recipe, options: PrepareOptions) -> Outcome:
-    """Bring one source up to date, holding its lock. Failures of shards are gathered, not raised."""
+    """Bring one source up to date, holding its lock. Failures of shards are collected, not raised."""
     unchanged = _unchanged(layout, options)
     if unchanged is not None:
         return unchanged
@@ -86,7 +86,7 @@ def prepare_source(layout: Layout, recipe: Recipe, options: PrepareOptions) -> O
 
 
 def _unchanged(layout: Layout, options: PrepareOptions) -> Outcome | None:
-    """The outcome for a source that needs nothing, found without its lock; None where something may be to do."""
+    """The outcome for a source that is up to date, found without its lock; None if there may be work to do."""
     if (
         options.force
         or options.sidecars
@@ -106,7 +106,7 @@ def _unchanged(layout: Layout, options: PrepareOptions) -> Outcome | None:
 
 
 def _has_leftovers(layout: Layout) -> bool:
-    """Whether a killed run left something that is to be finished or removed."""
+    """Whether a killed run left files that must be finished or removed."""
     directory = str(layout.directory)
     if any(os.path.lexists(f"{directory}{ending}") for ending in (".parts", ".new", ".old", ".lock")):
         return True
@@ -120,13 +120,13 @@ def _has_leftovers(layout: Layout) -> bool:
 
 @contextmanager
 def _nothing_useless_left(layout: Layout) -> Iterator[None]:
-    """After a failure, remove all but the parts that were finished, with which the next run goes on."""
+    """After a failure, remove everything except finished parts, which the next run reuses."""
     try:
         yield
     finally:
         parts = parts_directory(layout)
         with suppress(OSError):
-            parts.rmdir()  # unless a part is there
+            parts.rmdir()  # unless it holds a part
         for place in (layout.directory, *layout.directory.glob("selection-*")):
             shutil.rmtree(place.with_name(f"{place.name}.new"), ignore_errors=True)
 
@@ -143,7 +143,7 @@ def _select(layout: Layout, survey: Survey, index: Index, options: PrepareOption
 
 
 def _sound_selection(layout: Layout, index: Index, options: PrepareOptions, done: _Done) -> Selection | None:
-    """The selection in place, if it is there and what was written."""
+    """The existing selection, if it is undamaged."""
     damage = selection_damage(layout, everything=options.verify)
     done.damaged += damage
     return None if damage else open_selection(layout, index.meta.num_rows)
@@ -151,14 +151,14 @@ def _sound_selection(layout: Layout, index: Index, options: PrepareOptions, done
 
 def _unmeasured(layout: Layout) -> PrepareError:
     return PrepareError(
-        f'{layout.leaf.path} "{layout.leaf.source.name}": its lengths are to be measured, and are not',
+        f'{layout.leaf.path} "{layout.leaf.source.name}": its lengths are not measured yet',
         found=f"no lengths of these files, map, `decode`, `sequence` and seed under {layout.directory.parent}",
         fix="run `playhead prepare --measure <recipe>`, which runs the map over all rows",
     )
 
 
 def _finish_swap(directory: Path) -> None:
-    """A kill between the two renames of a swap leaves the old index beside its place."""
+    """Recover from a kill between the two renames of a swap, which leaves the old index under another name."""
     retired = directory.with_name(f"{directory.name}.old")
     if retired.exists() and not directory.exists():
         with writing_to(directory):
@@ -166,7 +166,7 @@ def _finish_swap(directory: Path) -> None:
 
 
 def _sweep_up(layout: Layout) -> None:
-    """Remove what served its purpose, and what a kill left behind."""
+    """Remove files that are no longer needed, and leftovers of killed runs."""
     directory = layout.directory
     shutil.rmtree(parts_directory(layout), ignore_errors=True)
     for place in (directory, *directory.glob("selection-*")):
@@ -188,7 +188,7 @@ def _scan(layout: Layout, survey: Survey, chosen: list[int], options: PrepareOpt
 
 
 class _ScanRun:
-    """The scanning of some shards, under way."""
+    """Scans some shards."""
 
     def __init__(self, layout: Layout, survey: Survey, chosen: list[int], options: PrepareOptions) -> None:
         self._layout, self._survey, self._chosen, self._options = layout, survey, chosen, options
@@ -233,7 +233,7 @@ def _sidecars(layout: Layout, survey: Survey, options: PrepareOptions, failures:
 
 
 def _build(layout: Layout, recipe: Recipe, survey: Survey, options: PrepareOptions, done: _Done) -> list[Failure]:
-    """The index from what was scanned and, where lengths are measured, from measuring; in place of the old one."""
+    """Replace the index by one built from the scan and, if lengths are measured, from measuring."""
     contents = _contents(layout, survey)
     if layout.measured or any(summary.num_unknown for piece in contents.pieces for _, summary in piece.parts):
         by = measure if layout.measured else read_headers
@@ -253,7 +253,7 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
     for i, files in enumerate(survey.files):
         if i in survey.parts:
             summaries = [(part.path, part.summary) for part in survey.parts[i] if part.summary is not None]
-            # The scan may have met a newer file than the survey did; the parts say which.
+            # The scan may have read a newer file than the survey; the parts record which.
             pieces.append(ShardPiece(_scanned(survey.shards[i].name, summaries), tuple(summaries)))
             shapes.update((summary.roles, summary.tracks) for _, summary in summaries if summary.num_rows)
             types += [(survey.shards[i].name, summary.types) for _, summary in summaries if summary.num_rows]
@@ -278,7 +278,7 @@ def _contents(layout: Layout, survey: Survey) -> Contents:
 
 
 def _scanned(name: str, parts: list[tuple[Path, PartSummary]]) -> ShardEntry:
-    """A shard as its parts found it: whole, and the same file in every part."""
+    """A shard as recorded by its parts: complete, and the same file in every part."""
     files = {summary.files for _, summary in parts}
     num_rows = sum(summary.num_rows for _, summary in parts)
     if len(files) != 1:
@@ -290,8 +290,7 @@ def _without_rows(survey: Survey) -> DataError:
     others = len(survey.shards) - 1
     return DataError(
         f"{survey.shards[0].name}: has no rows",
-        found=f"{survey.num_bytes():,} bytes, not one sample in them"
-        + (f", nor in {others:,} others" if others else ""),
+        found=f"{survey.num_bytes():,} bytes without a sample" + (f", nor in {others:,} others" if others else ""),
         expected="at least one sample",
         fix="restore the files, or correct the recipe's path",
     )
@@ -300,7 +299,7 @@ def _without_rows(survey: Survey) -> DataError:
 def _check_num_rows(shard: Shard, entry: ShardEntry) -> None:
     if shard.num_rows is not None and shard.num_rows != entry.num_rows:
         raise DataError(
-            f"{shard.name}: has another number of rows than the list of shards says",
+            f"{shard.name}: has a different number of rows than in the list of shards",
             found=f"{entry.num_rows:,}",
             expected=f"{shard.num_rows:,}",
             fix="restore the shard, or write the list again",

@@ -10,15 +10,15 @@ from playhead.jobs import Engine, Local
 from playhead.prepare.report import Event
 from playhead.store import Files, any_in_process
 
-_CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with room to spare
-_LARGEST_CHUNK = 1 << 19  # beyond the processor's cache, larger is slower
+_CHUNKS_IN_MEMORY = 64  # a chunk's bytes, its decoded rows and its arrays, with some margin
+_LARGEST_CHUNK = 1 << 19  # larger is slower, beyond the processor's cache
 _SMALL = 32 << 20
 _FEW_ROWS = 1 << 10  # a map may take milliseconds a row
 
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """Law: none of it changes the bytes of an index."""
+    """Options of a run. Law: no option changes the bytes of an index."""
 
     workers: int
     memory_bytes: int
@@ -38,9 +38,9 @@ class PrepareOptions:
         return ScanLimits(chunk, max(chunk, self.memory_bytes // 8), self.indexes_root)
 
     def engine_for(self, num_shards: int, num_bytes: int, paths: Iterable[str]) -> Engine:
-        """Processes cost a second to start: little work is done here, unless an engine was asked for.
+        """Processes take a second to start: little work is done in this process, unless an engine was given.
 
-        So is work on files that no other process sees.
+        So is work on files that only this process can read.
         """
         return self.engine or Local(self._workers_where(num_bytes >= _SMALL, num_shards, paths))
 
@@ -52,5 +52,5 @@ class PrepareOptions:
         if processes is None:
             processes = much and not any_in_process(self.files, paths)
         wanted = min(self.workers, num_jobs) if processes else 1
-        # One forced process is still a process of its own.
+        # One forced process is still a separate process.
         return max(2, wanted) if self.processes else wanted

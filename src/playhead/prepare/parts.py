@@ -1,7 +1,7 @@
-"""A scanned shard, or a section of a large one, as plain arrays in `.npz` files: what a killed `prepare` keeps.
+"""A scanned shard, or a section of a large one, as plain arrays in `.npz` files, which a killed `prepare` keeps.
 
-The last file has the summary too, and is written last: where it is, the part is whole. A part that is too large for one
-file has others before it, numbered.
+The last file also has the summary, and is written last: if it exists, the part is complete. A part that is too large
+for one file has numbered files before it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _NUM_ROWS, _SUMMARY = "num_rows", "summary"
 
 
 class PartSummary(Struct, frozen=True):
-    """What is known of a part once it is scanned; `sizes` are those of its arrays.
+    """The summary of a scanned part; `sizes` are those of its arrays.
 
-    `num_unknown` counts the rows whose length takes the header of a medium, which a scan does not see; `types` are what
-    the columns of its files are.
+    `num_unknown` counts the rows whose length needs the header of a medium, which a scan does not read; `types` are the
+    types of the columns of its files.
     """
 
     files: tuple[FileEntry, ...]
@@ -66,7 +66,7 @@ class ScanJob:
         return self.shard.name if self.section is None else f"{self.shard.name}, from byte {self.section.first:,}"
 
     def run(self) -> PartSummary:
-        """A shard that changes under the scan is refused."""
+        """Scan the shard; one that changes meanwhile is refused."""
         before = files_now(self.shard, self.files)
         writer = PartWriter(self, before)
         for chunk in self._chunks():
@@ -83,12 +83,12 @@ class ScanJob:
 
 
 def part_path(directory: Path, files: tuple[FileEntry, ...], section: Section | None) -> Path:
-    """A part is found again by the files it was made from."""
+    """The file name of the part, which depends on the files it was made from."""
     return directory / f"{digest([files, section])}.npz"
 
 
 class PartWriter:
-    """Gathers chunks, and writes a file whenever enough have come."""
+    """Collects chunks, and writes a file whenever there are enough."""
 
     def __init__(self, job: ScanJob, files: tuple[FileEntry, ...]) -> None:
         self._job, self._files = job, files
@@ -138,26 +138,26 @@ class PartWriter:
         self._chunks, self._num_bytes = [], 0
 
     def _check_types(self, chunk: Chunk) -> None:
-        """Refuse arrays that a format made of other types or sizes: casting would change numbers silently."""
+        """Refuse arrays of a wrong type or size from a format: casting would change numbers silently."""
         for name, wanted in self._schema.items():
             values = chunk.arrays[name]
             if values.dtype != np.dtype(wanted.dtype) or values.ndim != 1:
                 raise DataError(
-                    f"{self._job.shard.name}: the format made an array of another type: {name}",
+                    f"{self._job.shard.name}: the format returned an array of the wrong type: {name}",
                     found=f"dtype {values.dtype}, {values.ndim} axes",
                     expected=f"dtype {np.dtype(wanted.dtype)}, 1 axis",
                     fix="correct the format's scan",
                 )
             if wanted.per == "row" and len(values) != chunk.num_rows:
                 raise DataError(
-                    f"{self._job.shard.name}: the format made an array of another size: {name}",
+                    f"{self._job.shard.name}: the format returned an array of the wrong size: {name}",
                     found=f"{len(values):,} entries",
                     expected=f"{chunk.num_rows:,}, one for each row of the chunk",
                     fix="correct the format's scan",
                 )
 
     def _check_ends(self, chunk: Chunk) -> None:
-        """Refuse rows that end after their file does: a manifest of a file that was cut short."""
+        """Refuse rows that end after their file does: a manifest of a truncated file."""
         for track in self._tracks:
             file = self._files[self._roles.index(track.name)]
             last = chunk.arrays[track.last].max(initial=0)
@@ -171,7 +171,7 @@ class PartWriter:
 
     def _other_arrays(self, chunk: Chunk) -> DataError:
         return DataError(
-            f"{self._job.shard.name}: its format gave other arrays than were asked for",
+            f"{self._job.shard.name}: the format returned unexpected arrays",
             found=", ".join(sorted(chunk.arrays)) or "none",
             expected=", ".join(sorted(self._sizes)) or "none",
             fix="report it to the author of the format; see docs/formats.md on chunks",
@@ -179,7 +179,7 @@ class PartWriter:
 
 
 def read_summary(path: Path) -> PartSummary | None:
-    """The summary of a part; None where there is no whole part."""
+    """The summary of a part; None if there is no complete part."""
     if not path.is_file():
         return None
     try:
@@ -199,7 +199,7 @@ def read_part(path: Path, summary: PartSummary) -> Iterator[Chunk]:
                 chunk = Chunk(int(arrays[_NUM_ROWS]), found)
         except (OSError, ValueError, KeyError, BadZipFile, zlib.error) as error:
             raise PrepareError(
-                f"{file}: what an earlier run scanned is damaged",
+                f"{file}: a scanned part of an earlier run is damaged",
                 found=f"{type(error).__name__}: {error}",
                 fix="run `playhead prepare --force` on the recipe, and check the disk",
             ) from error

@@ -1,4 +1,4 @@
-"""What `prepare` reports: while it runs, and at the end."""
+"""The reports of `prepare`: while it runs, and at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MeasureProgress(Struct, frozen=True):
 
 
 class Compiling(Struct, frozen=True):
-    """The kernels of the plan are being compiled, or loaded where they have been."""
+    """The kernels of the plan are being compiled, or loaded from the cache."""
 
 
 Event = Progress | MeasureProgress | Compiling

@@ -38,7 +38,7 @@ def prepare(
     engine: Engine | None = None,
     files: Files | None = None,
 ) -> PrepareReport:
-    """Index and select every source; what is up to date is left alone.
+    """Index and select every source; sources that are up to date are not changed.
 
     The kernels that a plan of the recipe needs are compiled and kept, so that no rank has to. `measure` also runs the
     map over all rows of sources whose lengths are to be measured. `verify` reads every row once, so that those which do
@@ -52,8 +52,8 @@ def prepare(
     refuse_in_bootstrap()
     if engine is not None and (workers is not None or processes is not None):
         raise RecipeError(
-            "`workers` and `processes` are for the default engine, and another is given",
-            fix=f"say it to the engine: {type(engine).__name__}(workers=...)",
+            "`workers` and `processes` apply to the default engine, but another is given",
+            fix=f"pass it to the engine: {type(engine).__name__}(workers=...)",
         )
     if memory_mb < _LEAST_MEMORY_MB:
         raise RecipeError(f"memory per worker: {memory_mb} MB", expected=f"at least {_LEAST_MEMORY_MB} MB")
@@ -75,7 +75,7 @@ def prepare(
     finally:
         if engine is not None:
             engine.close()
-    # A source that is trained on and evaluated on fails in both places, but once.
+    # A source used in training and evaluation fails in both, but is reported once.
     failures = tuple(dict.fromkeys(failure for outcome in outcomes for failure in outcome.failures))
     if failures:
         raise _failed(failures)

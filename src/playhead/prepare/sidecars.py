@@ -9,7 +9,7 @@ from playhead.store import Files, open_file
 
 
 def write_sidecars(format: Format, shard: Shard, files: Files, limits: ScanLimits) -> int:  # noqa: A002
-    """Write the sidecars of a shard that are not there and valid; returns how many."""
+    """Write the missing or invalid sidecars of a shard; returns how many."""
     if not isinstance(format, WithSidecars):
         return 0
     count = 0

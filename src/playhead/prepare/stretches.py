@@ -1,7 +1,7 @@
-"""Stretches: the rows of a shard in pieces that are read on their own, so that one large file is work for many.
+"""Stretches: the rows of a shard in separately read pieces, so that several workers can share one large file.
 
-The lengths of a stretch are kept as a file of uint32 beside the parts until the index is in place, which is what a
-killed run need not do again.
+The lengths of a stretch are kept as a file of uint32 beside the parts until the index is written, so that a killed run
+can be resumed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stretch:
         return f"{self.shard.name}, rows {self.number:,} to {self.number + self.num_rows - 1:,}"
 
     def fetch(self, files: Files) -> Fetch:
-        """The shard's files, refused if they are no longer those that were scanned."""
+        """The shard's files; files that changed since they were scanned are refused."""
         return Fetch(files, {file.path: file.stamp for file in self.files})
 
     def rows(self, low: int, high: int, fetch: Fetch) -> Rows:
@@ -52,7 +52,7 @@ class Stretch:
         return Rows([self.shard] * (high - low), np.arange(self.number + low, self.number + high), places, fetch)
 
     def path(self, directory: Path, generator_key: int | None) -> Path:
-        """Lengths are found again by the rows they are of and, if made with random numbers, by what these depend on."""
+        """The file name of the lengths: it depends on their rows and, if they are random, on their seed."""
         drawn = None if generator_key is None else [generator_key, self.raw_row]
         return directory / f"{digest([self.files, self.number, self.num_rows, drawn])}.lengths"
 
@@ -60,7 +60,7 @@ class Stretch:
 def cut(
     chunks: Iterable[Chunk], tracks: tuple[Track, ...], shard: Shard, files: tuple[FileEntry, ...], raw_row: int
 ) -> Iterator[Stretch]:
-    """The stretches of a shard whose first row is a raw row. Law: how rows were cut into chunks does not matter."""
+    """The stretches of a shard whose first row is a raw row. Law: they do not depend on the chunks."""
     number = 0
     for count, places in _pieces(chunks, tracks):
         yield Stretch(shard, files, number, raw_row + number, count, places)
@@ -68,7 +68,7 @@ def cut(
 
 
 def placed_rows(chunks: Iterable[Chunk], tracks: tuple[Track, ...]) -> Iterator[tuple[int, dict[str, Places]]]:
-    """Rows, by number and place in each track; those of a chunk wait for the next, which says where the last ends."""
+    """Rows, by number and place in each track; a chunk is held until the next, which has the end of its last row."""
     waiting: Chunk | None = None
     for chunk in chunks:
         if not chunk.num_rows and not any(len(array) for array in chunk.arrays.values()):
@@ -134,7 +134,7 @@ def read_lengths(path: Path) -> LengthArray:
 
 
 def _full(places: dict[str, Places], waiting: int) -> int | None:
-    """How many rows make a stretch; None if there may be room for more."""
+    """How many rows make a stretch; None if more rows may fit."""
     seen = min(waiting, MOST_ROWS + 1)
     if seen < 1:
         return None

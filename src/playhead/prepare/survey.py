@@ -1,4 +1,4 @@
-"""The shards of one source as they are on disk, and what need not be done for them again."""
+"""The shards of one source on disk, and the finished work that can be reused."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ScanPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """The shards of a source with their files as they are, and what need not be scanned again.
+    """The shards of a source with their current files, and what need not be scanned again.
 
-    `parts` are those of the shards that the old index does not have. `damaged` are the arrays of the index in place
-    that are not what was written: it is not used.
+    `parts` are those of the shards that the old index does not have. `damaged` are the arrays of the existing index
+    that changed after they were written: it is not used.
     """
 
     shards: tuple[Shard, ...]
@@ -53,7 +53,7 @@ class Survey:
         return [i for i, files in enumerate(self.files) if files not in self.old_places]
 
     def to_scan(self) -> list[int]:
-        """The shards of which something must be scanned."""
+        """The shards that must be scanned, at least in part."""
         return [i for i, parts in self.parts.items() if any(part.summary is None for part in parts)]
 
     def num_bytes(self, chosen: Sequence[int] | None = None) -> int:
@@ -63,14 +63,14 @@ class Survey:
 
 
 def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list[Failure]]:
-    """Examine what is there, writing nothing. Every shard that cannot be examined is a failure."""
+    """Examine the files on disk, writing nothing. Every shard that cannot be examined is a failure."""
     failures: list[Failure] = []
     shards: list[Shard] = []
     found: list[tuple[FileEntry, ...]] = []
     discovered = layout.registered.format.discover(layout.leaf.source, options.files)
     if not discovered:
         raise DataError(
-            f'{layout.leaf.path} "{layout.leaf.source.name}": no shards are found',
+            f'{layout.leaf.path} "{layout.leaf.source.name}": no shards found',
             found=", ".join(layout.leaf.source.path),
             expected=f"at least one shard of the format {layout.registered.name}",
             fix="correct the path",
@@ -94,7 +94,7 @@ def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list
 
 
 def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> list[ScanPart]:
-    """The parts of a shard, each with its summary if a run before has finished it."""
+    """The parts of a shard, each with its summary if an earlier run has finished it."""
     shard, files, format_ = survey.shards[i], survey.files[i], layout.registered.format
     sections: Sequence[Section | None] = ()
     if isinstance(format_, Divisible) and files[0].size > format_.section_bytes:
@@ -118,7 +118,7 @@ def parts_directory(layout: Layout) -> Path:
 
 
 def attempt(layout: Layout, shard: Shard, action: Callable[[Shard], R], failures: list[Failure]) -> R | None:
-    """Do something to a shard; what a user can fix becomes a failure, and the rest goes on."""
+    """Apply a function to a shard; a PlayheadError becomes a failure, and the other shards continue."""
     try:
         return action(shard)
     except PlayheadError as error:
@@ -127,9 +127,9 @@ def attempt(layout: Layout, shard: Shard, action: Callable[[Shard], R], failures
 
 
 def _old_index(layout: Layout, *, everything: bool) -> tuple[Index | None, tuple[str, ...]]:
-    """The index in place, or the one made from other paths under this name that has the most rows; undamaged.
+    """The existing index, or the largest one made from other paths under this name; undamaged.
 
-    Also the damaged arrays of the one in place. Its large arrays are checked if `everything` is asked.
+    Also the damaged arrays of the existing one. Its large arrays are checked only if `everything` is true.
     """
     index = _like(layout, layout.directory)
     damage = () if index is None else _damage(index, everything=everything)
@@ -143,13 +143,13 @@ def _old_index(layout: Layout, *, everything: bool) -> tuple[Index | None, tuple
 
 
 def _like(layout: Layout, directory: Path) -> Index | None:
-    """The index in a directory, if it holds what the layout asks for."""
+    """The index in a directory, if it holds what the layout needs."""
     index = open_index(directory) if directory.suffix not in (".new", ".old") else None
     return index if index is not None and index.meta.fingerprint == layout.fingerprint else None
 
 
 def _damage(index: Index, *, everything: bool) -> tuple[str, ...]:
-    """The arrays that are not what was written; whether each is there in full is always checked."""
+    """The arrays that changed after they were written; that each is complete is always checked."""
     damage = damaged_arrays(index.directory, index.meta.digests, everything=everything)
     try:
         index.check_arrays()

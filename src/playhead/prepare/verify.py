@@ -1,4 +1,4 @@
-"""Every row of a source read once, and nothing kept of it: `prepare --verify`."""
+"""Every row of a source read once, without keeping it: `prepare --verify`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class VerifyJob:
                 raise
 
     def _one_by_one(self, reader: RowReader, fetch: Fetch, low: int, high: int) -> None:
-        """Raise for the first bad row, with its number."""
+        """Raise an error for the first bad row, with its number."""
         for row in range(low, high):
             rows = self.stretch.rows(row, row + 1, fetch)
             try:

@@ -1,4 +1,4 @@
-"""Picks -> samples: bytes fetched, decoded, mapped by the user's function, and what becomes of bad ones.
+"""Picks -> samples: bytes fetched, decoded and mapped by the user's function; bad samples reported or replaced.
 
 In: the picks of a micro-batch. Out: its samples in order, and the incidents on the way.
 """

@@ -42,7 +42,7 @@ def audio_in(sample: Sample, field: str) -> Audio:
             f'field "{field}" holds no decoded audio to augment',
             found=f"fields: {', '.join(map(str, sample)) or 'none'}",
             expected=f'audio in "{field}", and its rate in "{field}_rate"',
-            fix="name the field that holds audio with `field`, or say `augment: []` for the source",
+            fix="name the field that holds audio with `field`, or set `augment: []` for the source",
         )
     samples = np.asarray(found)
     if samples.dtype == np.int16:
@@ -51,7 +51,7 @@ def audio_in(sample: Sample, field: str) -> Audio:
 
 
 def options_for(media: Media, how: AudioOptions) -> AudioOptions:
-    """What the recipe says and, where it does not, what the medium itself does."""
+    """The settings of the recipe and, where it has none, those of the medium."""
     if (media.rate is None or how.sample_rate is not None) and not (media.mono and how.channels == "all"):
         return how
     channels = "mono" if media.mono and how.channels == "all" else how.channels
@@ -59,7 +59,7 @@ def options_for(media: Media, how: AudioOptions) -> AudioOptions:
 
 
 def as_wanted(path: str, samples: Array | StoredArray, rate: int, how: AudioOptions) -> tuple[Any, int]:
-    """The audio and its rate. Laws: audio that is as wanted is not touched; 16 bits stay the same 16 bits as int16."""
+    """The audio and its rate. Laws: audio that needs no change is kept; 16 bits stay the same 16 bits as int16."""
     wanted_rate = how.sample_rate or rate
     if how.channels != "all" and samples.ndim > 1:
         samples = _channels(path, np.asarray(samples), how)
@@ -70,14 +70,14 @@ def as_wanted(path: str, samples: Array | StoredArray, rate: int, how: AudioOpti
     return samples, wanted_rate
 
 
-def chosen_channels(path: str, samples: Array | StoredArray, numbers: Sequence[int], said_by: str) -> Any:
-    """Some channels of audio, in the order given; `said_by` is what asks for them."""
+def chosen_channels(path: str, samples: Array | StoredArray, numbers: Sequence[int], chosen_by: str) -> Any:
+    """Some channels of audio, in the order given; `chosen_by` names the setting that selects them."""
     num_channels = 1 if samples.ndim == 1 else samples.shape[1]
     if max(numbers) >= num_channels:
         raise SampleError(
             f"{path}: has no channel {max(numbers)}",
             found=f"{num_channels} channel{'s' if num_channels > 1 else ''}, counted from 0",
-            fix=f"correct {said_by}, or leave the row out",
+            fix=f"correct {chosen_by}, or leave the row out",
         )
     if list(numbers) == list(range(num_channels)):
         return samples
@@ -108,7 +108,7 @@ def _resampled(samples: Array, rate: int, wanted: int) -> Array:
 
 
 def as_int16(samples: Array | StoredArray) -> Array | StoredArray:
-    """Fractions from -1 to 1 as 16 bits; what is beyond is cut off."""
+    """Fractions from -1 to 1 as 16 bits; values beyond are clipped."""
     if isinstance(samples, StoredArray):
         if samples.stored == _INT16:
             return StoredArray(samples.data, samples.stored, samples.shape)

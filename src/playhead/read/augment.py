@@ -1,6 +1,6 @@
 """Augmentations of audio, drawn by keys of (seed, source, augmentation, epoch, row): the same on any rank and worker.
 
-A crop that comes first is set before the audio is decoded: of a long recording only what is kept is read.
+A crop that comes first is set before the audio is decoded: only that part of a long recording is read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Augmenter:
     def run(
         self, undecoded: Sequence[Sample], samples: Sequence[Sample], generators: Sequence[SampleGenerator]
     ) -> tuple[list[Sample], SampleError | DataError | None]:
-        """Decoded samples augmented, up to the first that fails, and how that one does.
+        """Decoded samples augmented, up to the first that fails, and its error.
 
         `undecoded` are the samples as `set_segments` returned them.
         """
@@ -79,7 +79,7 @@ class Augmenter:
 
     @cached_property
     def _first_crops(self) -> tuple[int, ...]:
-        """The numbers of the crops that no augmentation of the same field comes before."""
+        """The numbers of the crops that are the first augmentation of their field."""
         fields = [augment.field for augment in self.augments]
         return tuple(
             number
@@ -97,7 +97,7 @@ class Augmenter:
     def _fetched(
         self, number: int, augment: Noise, generators: Sequence[SampleGenerator]
     ) -> list[tuple[_NoiseDraw | None, Sample | None]]:
-        """For each sample its draws, and the row of noise, read with the others; no draws where it gets no noise."""
+        """For each sample its draws, and the row of noise, read with the others; no draws if it gets no noise."""
         source = self.noises[augment.source]
         drawn = [_noise_draw(augment, each.keyed(self.keys[number]), source.table.num_rows) for each in generators]
         rows = [draw.row for draw in drawn if draw is not None]
@@ -119,7 +119,7 @@ def with_gain(audio: Audio, decibels: float) -> Array:
 
 
 def with_noise(audio: Audio, noise: Audio, snr: float) -> Array:
-    """The noise added at a signal-to-noise ratio in decibels; shorter noise is repeated. Silence stays as it is."""
+    """The noise added at a signal-to-noise ratio in decibels; shorter noise is repeated. Silence is not changed."""
     samples, added = audio.samples, noise.at_rate(audio.rate).samples
     if added.ndim > 1 and added.shape[1:] != samples.shape[1:]:
         added = added.mean(axis=1)

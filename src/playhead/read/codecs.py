@@ -1,7 +1,7 @@
-"""Audio that takes a codec: FLAC by miniaudio, what else there is by soundfile.
+"""Audio that needs a codec: FLAC by miniaudio, other formats by soundfile.
 
-Each opens a medium by its header. All of it is decoded from memory at once; a short segment of a long recording is
-sought in its file.
+Each opens a medium by its header. It is decoded whole from memory; for a short segment of a long recording, the decoder
+seeks in the file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ OTHER_MAGICS = (b"OggS", b"FORM", b"riff", b"caff", b".snd", b"RIFX")
 _STREAM_INFO_BYTES = 42
 _TAG_HEADER_BYTES = 10
 _HAS_FOOTER = 0x10
-_SOUGHT_BYTES = 1 << 20  # less than this is sooner decoded whole
+_SOUGHT_BYTES = 1 << 20  # less than this is faster to decode whole
 _SOUGHT_SHARE = 4
 _BUFFER_BYTES = 1 << 16
 _16_BIT_SCALE = 2.0**-15
-# Frames of MP3 borrow bits of up to 85 frames before them, and Opus predicts from what it decoded: what follows a jump
-# is right only some time later.
+# Frames of MP3 use bits of up to 85 frames before them, and Opus predicts from decoded samples: after a seek the output
+# is correct only some time later.
 _LEAD_FRAMES = 1 << 16
 _WITH_MEMORY = ("MP3", "OGG")
 
@@ -45,7 +45,7 @@ _WITH_MEMORY = ("MP3", "OGG")
 class Coded:
     """A recording whose samples must be decoded.
 
-    `decode` makes (frames, channels) of the bytes of the whole file: floats, or 16 bits. Segments of one recording
+    `decode` returns (frames, channels) from the bytes of the whole file: floats, or 16 bits. Segments of one recording
     share its result. `first_byte` is where the recording begins in its file.
     """
 
@@ -60,14 +60,14 @@ class Coded:
     is_plain = False
 
     def byte_range(self, first: int, end: int) -> tuple[int, int]:
-        """The whole recording, or nothing where a segment is to be sought in it."""
+        """The range of the whole recording, or an empty one if the decoder seeks in the file."""
         sought = self.source.size > _SOUGHT_BYTES and (end - first) * _SOUGHT_SHARE < self.num_frames
         return (0, 0) if sought else (self.first_byte, self.first_byte + self.source.size)
 
     def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray:
-        """Frames as float32; 16 bits become so when they are put into their place.
+        """Frames as float32; 16-bit samples are converted when they are written to their place.
 
-        Law: as many as the header says there are; one channel has one axis.
+        Law: as many frames as the header declares; one channel has one axis.
         """
         whole = data.read() if isinstance(data, Extent) else bytes(data)
         if not whole:
@@ -76,7 +76,7 @@ class Coded:
             if self._decoded is None:
                 self._decoded = self.decode(whole)
             if len(self._decoded) < self.num_frames:
-                raise _cut_off(self.source.path, len(self._decoded), self.num_frames)
+                raise _truncated(self.source.path, len(self._decoded), self.num_frames)
             found = self._decoded[first:end]
         found = found[:, 0] if self.channels == 1 else found
         if found.dtype != np.int16:
@@ -97,7 +97,7 @@ def open_flac(source: Readable) -> Coded:
     )
     if not rate or not num_frames:
         raise SampleError(
-            f"{source.path}: its header does not say how long it is",
+            f"{source.path}: its header does not contain its length",
             found=f"{num_frames} frames at {rate} Hz",
             fix="write it again to a file, not to a pipe (`flac --decode` and `flac`)",
         )
@@ -110,7 +110,7 @@ def open_flac(source: Readable) -> Coded:
 
 
 def open_tagged(source: Readable) -> Coded:
-    """What stands after ID3 tags: mostly MP3, but FLAC may, too."""
+    """The recording after ID3 tags: usually MP3, sometimes FLAC."""
     at = 0
     while (head := bytes(source.read(at, _TAG_HEADER_BYTES)))[:3] == b"ID3" and len(head) == _TAG_HEADER_BYTES:
         size = 0
@@ -143,7 +143,7 @@ class _From:
 
 
 def open_other(source: Readable) -> Coded:
-    """What libsndfile knows: MP3, Ogg with Vorbis or Opus, AIFF, W64, CAF, AU, and WAV with a codec."""
+    """The formats of libsndfile: MP3, Ogg with Vorbis or Opus, AIFF, W64, CAF, AU, and WAV with a codec."""
     check_whole(source)
     file = SoundFile(source).file
     return Coded(source, file.samplerate, file.channels, file.frames, _by_soundfile(source.path))
@@ -152,7 +152,7 @@ def open_other(source: Readable) -> Coded:
 def _flac_by_miniaudio(
     path: str, miniaudio: ModuleType, num_frames: int, channels: int, bits: int
 ) -> Callable[[bytes], Array]:
-    """Straight into an array: a fifth less time than by `flac_read_s16`, which copies what it decoded."""
+    """Decode straight into an array: a fifth faster than `flac_read_s16`, which copies the result."""
     lib, ffi = miniaudio.lib, miniaudio.ffi
     as_stored = bits <= 16
     read = lib.ma_dr_flac_read_pcm_frames_s16 if as_stored else lib.ma_dr_flac_read_pcm_frames_f32
@@ -184,7 +184,7 @@ def _by_soundfile(path: str) -> Callable[[bytes], Array]:
 
 
 class SoundFile:
-    """A medium opened by soundfile; what fails in the storage on the way is raised, not what soundfile makes of it."""
+    """A medium opened by soundfile; errors of the storage are raised as they are, not as soundfile reports them."""
 
     def __init__(self, source: Readable) -> None:
         self._path, self._stream = source.path, MediaStream(source)
@@ -192,13 +192,13 @@ class SoundFile:
             self.file: Any = import_soundfile().SoundFile(io.BufferedReader(self._stream, _BUFFER_BYTES))
 
     def frames(self, first: int, end: int, dtype: str = "float32") -> Array:
-        """The frames [first, end), of shape (frames, channels). Law: as many as asked for."""
+        """The frames [first, end), of shape (frames, channels). Law: as many as requested."""
         begin = max(0, first - _LEAD_FRAMES) if self.file.format in _WITH_MEMORY else first
         with self._naming_problems(SampleError, "cannot be decoded"):
             self.file.seek(begin)
             found: Array = self.file.read(end - begin, dtype=dtype, always_2d=True)[first - begin :]
         if len(found) < end - first:
-            raise _cut_off(self._path, first + len(found), end)
+            raise _truncated(self._path, first + len(found), end)
         return found
 
     @contextmanager
@@ -212,7 +212,7 @@ class SoundFile:
 
 
 class MediaStream(io.RawIOBase):
-    """A medium as a file object. Its first error is kept: soundfile does not let one pass through its library."""
+    """A medium as a file object. Its first error is kept: exceptions do not pass through the soundfile library."""
 
     def __init__(self, source: Readable) -> None:
         self._source, self._position = source, 0
@@ -240,7 +240,7 @@ class MediaStream(io.RawIOBase):
 
 
 def decoders() -> dict[str, str]:
-    """What decodes, by container: it may decide the last bits of samples. Nothing is imported for it."""
+    """The decoder of each container, which may affect the last bits of samples. Nothing is imported for it."""
     flac = "soundfile" if find_spec("miniaudio") is None else "miniaudio"
     return {"flac": flac, "other": "soundfile", "rate": "soxr", "image": "Pillow"}
 
@@ -257,13 +257,13 @@ def import_soundfile() -> Any:
 def _module(name: str) -> Any:
     try:
         return __import__(name)
-    except (ImportError, OSError):  # OSError: the package is there, and its library is not
+    except (ImportError, OSError):  # OSError: the package is installed, but its library is not
         return None
 
 
-def _cut_off(path: str, found: int, expected: int) -> SampleError:
+def _truncated(path: str, found: int, expected: int) -> SampleError:
     return SampleError(
-        f"{path}: is cut off", found=f"{found:,} frames", expected=f"{expected:,}", fix="restore the file"
+        f"{path}: is truncated", found=f"{found:,} frames", expected=f"{expected:,}", fix="restore the file"
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether all samples that a container promises are in the file: libsndfile takes a file that is cut off as it is.
+"""Whether all samples that a container declares are in the file: libsndfile accepts truncated files.
 
 Most are chunks, each with a name and a size; Ogg is pages.
 """
@@ -19,7 +19,7 @@ _UNKNOWN = (0, 0x7FFFF000, 0xFFFFFFFF, (1 << 64) - 1)  # of files that were writ
 
 
 class _Chunks(NamedTuple):
-    """How chunks lie in a container: where they begin, how large their names are, how their sizes are written, whether
+    """Chunks of a container: where they begin, how large their names are, how their sizes are written, whether
     these count name and size too, what ends are rounded up to; and the name of the chunk of samples.
     """
 
@@ -40,13 +40,13 @@ _CONTAINERS = {
 
 
 def check_whole(source: Readable) -> None:
-    """Refuse a file that ends before its samples do, by the size that its container gives them."""
+    """Refuse a file that ends before its samples do, by the size that its container declares."""
     magic = bytes(source.read(0, 4))
     end_of = {b".snd": _end_of_au, b"OggS": _end_of_last_page}.get(magic)
     end = _end_of_samples(source, _CONTAINERS.get(magic)) if end_of is None else end_of(source)
     if end is not None and end > source.size:
         raise SampleError(
-            f"{source.path}: is cut off",
+            f"{source.path}: is truncated",
             found=f"{source.size:,} bytes",
             expected=f"{end:,} up to the end of its samples",
             fix="restore the file",
@@ -54,7 +54,7 @@ def check_whole(source: Readable) -> None:
 
 
 def _end_of_samples(source: Readable, chunks: _Chunks | None) -> int | None:
-    """Where the samples end; None where the container does not say."""
+    """Where the samples end; None if the container does not declare it."""
     if chunks is None:
         return None
     at = chunks.first

@@ -18,9 +18,9 @@ from playhead.formats.rows import Sample
 from playhead.read.stored import Dtype, StoredArray
 from playhead.store import Buffer, Extent
 
-_START_BYTES = 128  # what numpy writes before most arrays
+_START_BYTES = 128  # the size of most npy headers
 _LONGEST_HEADER = 1 << 12
-_VERSIONS = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}  # and how many bytes say how long the header is
+_VERSIONS = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}  # and the number of bytes of the header length
 _PLAIN_KINDS = "biufc"
 _MOST_AXES = 32
 _MEDIA: dict[str, MediaKind] = {
@@ -30,9 +30,9 @@ _MEDIA: dict[str, MediaKind] = {
 
 
 def decoded(sample: Sample) -> Sample:
-    """The sample with its bytes decoded; a member that breaks raises SampleError with its name.
+    """The sample with its bytes decoded; a broken member raises SampleError with its name.
 
-    An array is a StoredArray, where its header says all about it.
+    An array is a StoredArray, if its header describes it completely.
     """
     if not any(type(value) is bytes or type(value) is Extent for value in sample.values()):
         return sample
@@ -43,7 +43,7 @@ def decoded(sample: Sample) -> Sample:
 
 
 def decoded_until(samples: list[Sample]) -> tuple[list[Sample], SampleError | None]:
-    """The samples decoded, up to the first that breaks, and how that one does."""
+    """The samples decoded, up to the first that fails, and its error."""
     done: list[Sample] = []
     try:
         done.extend(map(decoded, samples))
@@ -81,18 +81,18 @@ def _decode(name: str, data: bytes | Extent) -> Any:
         return whole
     try:
         return decoder(whole)
-    except Exception as error:  # broken bytes make numpy raise nearly anything
+    except Exception as error:  # numpy may raise many types of errors for broken bytes
         deep = isinstance(error, RecursionError)
         raise SampleError(
             f'member "{name}" cannot be decoded',
             found="it is nested too deeply" if deep else f"{type(error).__name__}: {error}",
-            fix="fix the file, say `decode: false` to get the bytes, or let bad samples be replaced "
+            fix="fix the file, set `decode: false` to get the bytes, or let bad samples be replaced "
             "(`on_error: substitute`)",
         ) from error
 
 
 def _json(data: bytes) -> Any:
-    """As indexing reads it: NaN and Infinity, which Python writes, and broken UTF-8 are let pass."""
+    """Parsed as in indexing: NaN and Infinity, which Python writes, and broken UTF-8 are accepted."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -104,9 +104,9 @@ def _array(data: bytes) -> Any:
 
 
 def stored_array(data: bytes | Extent) -> StoredArray | None:
-    """A member of plain numbers that are all there, in the order of C; None where numpy is to load it, or to refuse it.
+    """A complete member of plain numbers in C order; None if numpy must load or refuse it.
 
-    Law: what it reads is what `np.load` gives.
+    Law: it reads what `np.load` returns.
     """
     size = data.size if isinstance(data, Extent) else len(data)
     start = _beginning(data, min(size, _START_BYTES))
@@ -135,9 +135,9 @@ def _beginning(data: bytes | Extent, size: int) -> bytes:
 
 @lru_cache(maxsize=64)
 def _header(header: bytes) -> tuple[tuple[int, ...], Dtype, int] | None:
-    """The shape, dtype and size in bytes of an array; None for what takes more than its bytes to make.
+    """The shape, dtype and size in bytes of an array; None if its bytes are not enough to make it.
 
-    Kept, because members that are alike have the same header.
+    Cached, because similar members have the same header.
     """
     file = io.BytesIO(header)
     try:

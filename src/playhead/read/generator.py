@@ -1,4 +1,4 @@
-"""A sample's own random generator, made on first use: most maps never ask."""
+"""A sample's own random generator, made on first use: most maps never need it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SampleGenerator(Struct):
 
     @property
     def generator(self) -> np.random.Generator:
-        """The numpy Generator itself, for code that insists on one."""
+        """The numpy Generator itself, for code that requires one."""
         if self._generator is None:
             import numpy as np
 

@@ -1,4 +1,4 @@
-"""How large a medium is, by its header alone: what lengths are made of before anything is decoded."""
+"""The size of a medium from its header alone, for lengths that are computed before anything is decoded."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from playhead.store import Files
 def image_size_of(media: Media, files: Files, rules: MediaRules, field: str) -> tuple[int, int]:
     """The width and height of the image that a row holds or names in a field, before any resizing.
 
-    What the rules do not allow, and what is no image, is a SampleError; a file that is missing is a DataError.
+    A medium that the rules do not allow, or that is not an image, is a SampleError; a missing file is a DataError.
     """
     return image_size(open_medium(media, files, rules, field))
 
 
 def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) -> float:
-    """The seconds of the segment that a row wants of a recording; without a duration it goes to the end.
+    """The seconds of the segment that a row names in a recording; without a duration it extends to the end.
 
-    Errors are those of `image_size_of`; a segment outside the recording is a SampleError. An MP3 that does not say
-    how long it is is read through.
+    Errors are those of `image_size_of`; a segment outside the recording is a SampleError. An MP3 that does not
+    declare its length is read completely.
     """
     if media.parts:
         return max(audio_seconds_of(part, files, rules, field) for part in media.parts)
@@ -43,9 +43,9 @@ def audio_seconds_of(media: Media, files: Files, rules: MediaRules, field: str) 
 
 @dataclass(frozen=True)
 class UndecodedRow:
-    """A sample whose media are not decoded, seen as a row: their headers are read where they are asked for.
+    """A sample with undecoded media as a row: their headers are read on demand.
 
-    Images are as large as they are delivered.
+    Images have the size at which they are delivered.
     """
 
     value: Sample

@@ -1,6 +1,6 @@
-"""The headers of images: their size and orientation, without making room for a pixel.
+"""The headers of images: their size and orientation, without allocating memory for pixels.
 
-Images are known by what they begin with. Only these decoders of Pillow are reached, never one that starts another
+Images are recognized by their first bytes. Only these decoders of Pillow are used, never one that starts another
 program, and each directly: `Image.open` would compare sizes with a limit of the whole process, and warn.
 """
 
@@ -28,7 +28,7 @@ _MOST_CHUNKS = 1 << 14
 
 
 class _Container(NamedTuple):
-    """What the first bytes of files are, and the class of Pillow that opens them."""
+    """The first bytes of a file format, and the Pillow class that opens it."""
 
     magics: tuple[bytes, ...]
     module: str
@@ -46,10 +46,10 @@ _CONTAINERS = {
 
 
 class ImageHeader(NamedTuple):
-    """What is known of an image before its pixels are.
+    """The properties of an image before its pixels are decoded.
 
-    `size` is the one stored; `tile_pixels` are decoded at a time, however few of them are in the image. `image` has
-    been opened by Pillow, unless that would make room for pixels.
+    `size` is the stored size; `tile_pixels` are decoded at a time, however few of them are in the image. `image` has
+    been opened by Pillow, unless that would allocate memory for pixels.
     """
 
     size: tuple[int, int]
@@ -74,7 +74,7 @@ def image_size(source: Readable) -> tuple[int, int]:
         found = read_header(container, io.BufferedReader(stream, _BUFFER_BYTES)).turned_size
     except (PlayheadError, MemoryError):
         raise
-    except Exception as error:  # broken bytes make Pillow raise nearly anything
+    except Exception as error:  # Pillow may raise many types of errors for broken bytes
         raise stream.problem or broken_image(source.path, container, error) from error
     if stream.problem is not None:
         raise stream.problem
@@ -82,7 +82,7 @@ def image_size(source: Readable) -> tuple[int, int]:
 
 
 class _HeaderBytes:
-    """The beginning of a medium, as far as it is asked for; more than a header can be is refused."""
+    """Reads the beginning of a medium on demand; more than the size of the longest header is refused."""
 
     def __init__(self, source: Readable) -> None:
         self._source, self._num_bytes = source, 0
@@ -94,7 +94,7 @@ class _HeaderBytes:
             raise SampleError(
                 f"{self.path}: its header does not end",
                 found=f"{_LONGEST_HEADER:,} bytes without the size of the image",
-                fix="write the image again, without what was added to it",
+                fix="write the image again, without extra data in its header",
             )
         return self._source.read(offset, size)
 
@@ -106,15 +106,15 @@ def container_of(source: Readable) -> str:
         if head.startswith(container.magics) and (name != "WebP" or head[8:] == b"WEBP"):
             return name
     raise NoDecoderError(
-        f"{source.path}: there is no decoder for this image",
+        f"{source.path}: unsupported image format",
         found=f"it begins with {head!r}" if head else "it is empty",
         expected=", ".join(_CONTAINERS),
-        fix="store it as one of these, or say `media: false` and decode it in the map",
+        fix="store it as one of these, or set `media: false` and decode it in the map",
     )
 
 
 def read_header(container: str, file: BinaryIO) -> ImageHeader:
-    """The header of an image; what is wrong with it is raised as it comes."""
+    """The header of an image; errors of the decoder are raised unchanged."""
     header = _BY_HAND[container](file) if container in _BY_HAND else _header_by_pillow(container, file)
     if min(header.size) < 1:
         raise ValueError("it has no pixels")
@@ -132,7 +132,7 @@ def _header_by_pillow(container: str, file: BinaryIO) -> ImageHeader:
 
 
 def _orientation(image: Any) -> int:
-    """What the metadata of an image says, EXIF before XMP; 1 where there is nothing, or nothing that can be read.
+    """The orientation in the metadata of an image, EXIF before XMP; 1 if there is none that can be read.
 
     The method of PNG images is not called: it would decode the pixels to look for metadata after them.
     """
@@ -145,7 +145,7 @@ def _orientation(image: Any) -> int:
 
 
 def open_image(container: str, file: BinaryIO) -> Any:
-    """The image, of which Pillow has read the header."""
+    """The image, with its header read by Pillow."""
     return getattr(pillow(_CONTAINERS[container].module), _CONTAINERS[container].opens)(file)
 
 
@@ -162,7 +162,7 @@ def pillow(module: str) -> Any:
 
 
 def _webp_header(file: BinaryIO) -> ImageHeader:
-    """By hand: Pillow reads a WebP file whole, and makes room for its pixels, where it opens it."""
+    """Parsed here: Pillow reads a WebP file whole and allocates memory for its pixels when it opens it."""
     head = file.read(30)
     if len(head) == 30 and head[12:16] == b"VP8X":
         size = 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
@@ -177,7 +177,7 @@ def _webp_header(file: BinaryIO) -> ImageHeader:
 
 
 def _webp_orientation(file: BinaryIO) -> int:
-    """Metadata comes after the pixels of a WebP file, which are passed over."""
+    """Metadata comes after the pixels of a WebP file, which are skipped."""
     image, place = pillow("Image").Image(), 12
     file.seek(place)
     for _ in range(_MOST_CHUNKS):
@@ -192,7 +192,7 @@ def _webp_orientation(file: BinaryIO) -> int:
 
 
 def _gif_header(file: BinaryIO) -> ImageHeader:
-    """By hand: of a frame larger than its screen Pillow may make room for the pixels where it opens it."""
+    """Parsed here: Pillow may allocate memory for a frame larger than its screen when it opens the file."""
     width, height, flags = struct.unpack("<6xHHB2x", file.read(13))
     file.read(3 << (flags & 7) + 1 if flags & 0x80 else 0)
     while (block := file.read(1)) == b"!":

@@ -17,7 +17,7 @@ from playhead.read.stored import StoredArray
 from playhead.read.wav import Readable
 from playhead.recipe.values import ImageOptions
 
-_PIXEL_BYTES = 4  # of an image in memory, in the modes of Pillow that take most
+_PIXEL_BYTES = 4  # of an image in memory, in the largest modes of Pillow
 _TURNS = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
@@ -46,10 +46,10 @@ def delivered_size(size: tuple[int, int], how: ImageOptions) -> tuple[int, int]:
 def decode_image(
     source: Readable, group: Sequence[Media], rules: MediaRules, how: ImageOptions
 ) -> list[dict[str, Any] | SampleError]:
-    """An image for each that wants it, or why there is none.
+    """An image for each request, or the reason why there is none.
 
-    It is an array of uint8, of shape (height, width, channels), or (height, width) where it is grey. Of several frames
-    it is the first. Law: what the header says is compared with the limits before room is made for pixels.
+    It is an array of uint8, of shape (height, width, channels), or (height, width) if it is grey; the first of several
+    frames. Law: the header is checked against the limits before memory is allocated for pixels.
     """
 
     def decoded(mode: str | None) -> dict[str, Any] | SampleError:
@@ -76,7 +76,7 @@ def _decoded(source: Readable, rules: MediaRules, how: ImageOptions) -> StoredAr
             image = image.resize(size, pillow("Image").Resampling.BICUBIC)
     except (PlayheadError, MemoryError):
         raise
-    except Exception as error:  # broken bytes make Pillow raise nearly anything
+    except Exception as error:  # Pillow may raise many types of errors for broken bytes
         raise broken_image(path, container, error) from error
     bands = () if image.mode == "L" else (len(image.mode),)
     return StoredArray(image.tobytes(), _UINT8, (image.height, image.width, *bands))
@@ -113,9 +113,9 @@ def _turned(container: str, header: ImageHeader, file: io.BytesIO) -> Any:
 
 
 def _in_mode(path: str, container: str, image: Any, how: ImageOptions) -> Any:
-    """The image with 8 bits a band, in the mode that is wanted or, of those that are delivered, is nearest to its own.
+    """The image with 8 bits per band, in the requested mode or the nearest of the supported modes.
 
-    Of 16 bits the higher 8 are kept, which is what Pillow does with colours of 16 bits.
+    Of 16 bits the higher 8 are kept, as Pillow does for 16-bit colours.
     """
     if image.mode.startswith("I;16") or (image.mode == "I" and container == "PNG"):
         bits = image.tag_v2[_TIFF_BITS][0] if container == "TIFF" else 16
@@ -126,7 +126,7 @@ def _in_mode(path: str, container: str, image: Any, how: ImageOptions) -> Any:
             f"{path}: its pixels are numbers without a range",
             found="whole numbers of 32 bits, or signed ones" if image.mode == "I" else "fractions",
             expected="8 or 16 bits, from black to white",
-            fix="write it again with 8 or 16 bits, or say `media: false` and decode it in the map",
+            fix="write it again with 8 or 16 bits, or set `media: false` and decode it in the map",
         )
     mode = how.mode or _nearest_mode(image)
     if mode == image.mode:

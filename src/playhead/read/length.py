@@ -17,15 +17,15 @@ from playhead.recipe.values import Pack, Recipe
 
 
 class LengthError(SampleError):
-    """A sample that is not as long as planned: its own rule of the recipe says what becomes of it."""
+    """A sample that is not as long as planned: `on_length_mismatch` of the recipe decides how it is handled."""
 
 
 def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table: Table, row: int) -> Sample:
-    """The sample itself, or cut to its planned length; SampleError where the recipe allows neither.
+    """The sample itself, or truncated to its planned length; SampleError if the recipe allows neither.
 
     A sample of the planned length passes; so does a shorter one, unless mismatches are errors. Lengths in seconds may
-    differ by the recipe's tolerance, and what is longer is cut. One that the plan counts as cut (`overlong: truncate`)
-    is cut here. A sample that cannot be compared with the plan is an error.
+    differ by the recipe's tolerance; longer samples are truncated. A sample that the plan counts as truncated
+    (`overlong: truncate`) is truncated here. A sample that cannot be compared with the plan is an error.
     """
     if not (is_compared(recipe, leaf) or _is_packed(recipe, leaf)):
         return sample
@@ -52,7 +52,7 @@ def check_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf, table
 def all_as_planned(samples: list[Sample], planned: list[int], recipe: Recipe, leaf: Leaf) -> bool:
     """Whether every sample is as long as planned, checked for all of them at once; if not, check each.
 
-    Law: where this is true, `check_length` lets every sample pass as it is.
+    Law: if this is true, `check_length` returns every sample unchanged.
     """
     name, compared = recipe.sequence, is_compared(recipe, leaf)
     if name is None or not (compared or _is_packed(recipe, leaf)):
@@ -69,7 +69,7 @@ def all_as_planned(samples: list[Sample], planned: list[int], recipe: Recipe, le
 
 
 def _tolerance(recipe: Recipe, leaf: Leaf) -> int:
-    """How far a length may be from the plan: milliseconds, of lengths in seconds. Slower audio is off by more."""
+    """How far a length may be from the plan: milliseconds, of lengths in seconds. Slower audio may differ by more."""
     if leaf.unit != "seconds":
         return 0
     return changed_milliseconds(round(recipe.length_tolerance * 1000), _speeds(recipe, leaf))
@@ -85,10 +85,10 @@ def _shorter_passes(recipe: Recipe, leaf: Leaf) -> bool:
 
 
 def is_compared(recipe: Recipe, leaf: Leaf) -> bool:
-    """Whether the lengths of a source are compared with those of its samples; if not, they are taken on trust.
+    """Whether the lengths of a source are compared with those of its samples; if not, they are trusted.
 
     Seconds need the rate of the sequence. The size of a whole sample in its file is not the length of any field. Terms,
-    and the characters of a text, are counted again (recount.py); of a pack terms are the length of the sequence, too.
+    and the characters of a text, are counted again (recount.py); in a pack, terms also give the length of the sequence.
     """
     length = leaf.source.length
     if recipe.sequence is None or length is None or (length.by_terms and not _is_packed(recipe, leaf)):
@@ -105,7 +105,7 @@ def _is_packed(recipe: Recipe, leaf: Leaf) -> bool:
 
 
 def actual_length(sample: Sample, recipe: Recipe, leaf: Leaf) -> int | None:
-    """The length of a mapped sample in the plan's units; None where its sequence field is missing or has none."""
+    """The length of a mapped sample in the plan's units; None if its sequence field is missing or has no length."""
     size = _sequence_size(sample, recipe)
     if size is None or leaf.unit != "seconds":
         return size
@@ -118,7 +118,7 @@ def _in_milliseconds(size: int, recipe: Recipe) -> int:
 
 
 def truncated(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sample:
-    """The sample with its sequence, and every field that runs along it, cut to the planned length."""
+    """The sample with its sequence, and every field aligned with it, truncated to the planned length."""
     size = _sequence_size(sample, recipe)
     keep = planned
     if leaf.unit == "seconds" and recipe.sequence_rate is not None:
@@ -164,7 +164,7 @@ def _without_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf) ->
         problem,
         found=found,
         expected=f'an array, a list or bytes in field "{name}"',
-        fix=fix if packs else f"{fix}; or say `sequence: null`, which takes lengths on trust",
+        fix=fix if packs else f"{fix}; or set `sequence: null`, which trusts the lengths",
     )
 
 
@@ -174,5 +174,5 @@ def _mismatch(recipe: Recipe, leaf: Leaf, planned: int, found: int) -> LengthErr
         found=readable(found, leaf.unit),
         expected=f"{readable(planned, leaf.unit)}, its length in the index",
         fix="measure true lengths (`length: {measure: true}` and `playhead prepare --measure`), "
-        "or say `on_length_mismatch: truncate` or `substitute`",
+        "or set `on_length_mismatch: truncate` or `substitute`",
     )

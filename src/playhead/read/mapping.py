@@ -19,7 +19,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 class Mapper:
-    """The function as one that takes a sample and its generator, checks what it gives, and names what goes wrong."""
+    """The function wrapped to take a sample and its generator, check its result, and name the cause of errors."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -34,7 +34,7 @@ class Mapper:
     def run(
         self, samples: Iterable[Sample], generators: Iterable[SampleGenerator]
     ) -> tuple[list[Sample], SampleError | None]:
-        """The samples mapped, up to the first that goes wrong, and how that one does."""
+        """The samples mapped, up to the first that fails, and its error."""
         function, done = self._function, list[Sample]()
         try:
             for sample, generator in zip(samples, generators, strict=True):
@@ -60,7 +60,7 @@ class Mapper:
 
 
 def takes_generator(function: Callable[..., Any]) -> bool:
-    """Whether the function must be given a second argument; one with a default is left alone."""
+    """Whether the function requires a second argument; one with a default is not passed."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
@@ -76,7 +76,7 @@ def takes_generator(function: Callable[..., Any]) -> bool:
 
 
 def place_of(error: BaseException, function: Callable[..., Any]) -> str:
-    """The innermost line that raised of the function's own file, else of any: a library's line helps a user little."""
+    """The innermost line of the traceback in the function's own file, or in any file if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     code = getattr(inspect.unwrap(function), "__code__", None)
     own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]

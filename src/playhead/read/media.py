@@ -19,8 +19,8 @@ from playhead.store import Files, ask_together
 _AUDIO_AS_IT_IS = AudioOptions()
 _IMAGES_AS_THEY_ARE = ImageOptions()
 
-# What several samples want of one medium: for each the fields that it becomes, or why it does not. Fields are named by
-# what is added to the name of the medium's own.
+# What several samples need from one medium: for each the resulting fields, or the error. Fields are named by the suffix
+# that is added to the name of the medium's field.
 _Decoder = Callable[[MediaBytes, Sequence[Media], MediaRules, Any], list[dict[str, Any] | SampleError]]
 
 DECODERS: dict[MediaKind, _Decoder] = {"audio": decode_recording, "image": decode_image}
@@ -46,7 +46,7 @@ def decode_media(
     audio: AudioOptions = _AUDIO_AS_IT_IS,
     image: ImageOptions = _IMAGES_AS_THEY_ARE,
 ) -> tuple[list[Sample], SampleError | DataError | None]:
-    """The samples with their media fetched and decoded, up to the first that fails, and how that one does.
+    """The samples with their media fetched and decoded, up to the first that fails, and its error.
 
     Media become arrays (recordings.py, images.py), audio with `<field>_rate` beside it. One that is not read yet, or is
     only bytes, is a StoredArray.
@@ -68,7 +68,7 @@ def decode_media(
         made: Sample = {}
         for field, value in sample.items():
             if type(value) is not Media:
-                made.setdefault(field, value)  # unless it is the rate of a field before it
+                made.setdefault(field, value)  # unless it is the rate of an earlier field
                 continue
             decoded = _joined(number, field, value, found, audio) if value.parts else found[number, field, None]
             if isinstance(decoded, PlayheadError):
@@ -129,7 +129,7 @@ class _Decoding:
         return found
 
     def _decode(self, source: MediaBytes, group: Sequence[_Wanted], found: _Found) -> None:
-        """Decode what a group wants of one medium."""
+        """Decode the parts of one medium that a group needs."""
         kind = group[0].media.kind
         how = self.options[kind] if group[0].part is None else _AUDIO_AS_IT_IS
         decoded = DECODERS[kind](source, [each.media for each in group], self.rules, how)

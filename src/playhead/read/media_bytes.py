@@ -1,4 +1,4 @@
-"""The bytes of a medium, wherever they are: its beginning is read, the rest where it is asked for."""
+"""The bytes of a medium: its beginning is read at once, the rest on demand."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from playhead.store import Buffer, Extent, File, Files, Ranges, open_file, reque
 from playhead.store.addresses import without_query
 
 _HEAD_BYTES = 1 << 14
-_WHOLE_BYTES = 1 << 20  # a file up to this size of which everything is wanted is read at once
+_WHOLE_BYTES = 1 << 20  # a file up to this size that is needed whole is read at once
 _WHOLE_LOCAL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class MediaBytes:
-    """The bytes of a medium: its beginning is here, the rest (if any) in the file, from byte `base` on."""
+    """The bytes of a medium: its beginning in memory, the rest (if any) in the file, from byte `base` on."""
 
     path: str
     size: int
@@ -32,7 +32,7 @@ class MediaBytes:
         return self.file.read(self.base + offset, end - offset)
 
     def extents(self, wanted: Sequence[tuple[int, int]]) -> list[Extent] | None:
-        """All ranges as they are in the file; None where it costs a round trip to read them later, or nothing now."""
+        """All ranges as they are in the file; None if a later read costs a round trip or they are in memory."""
         if self.file is None or all(end <= len(self.head) for _, end in wanted):
             return None
         if requests_cost(self.file.files, self.file.path):
@@ -49,7 +49,7 @@ class MediaBytes:
 
 
 def open_media(files: Files, path: str, *, whole: bool = False) -> MediaBytes:
-    """A file with its beginning read: the header, or all of a small file where the `whole` is wanted."""
+    """A file with its beginning read: the header, or all of a small file if it is needed `whole`."""
     file = open_file(files, path)
     most = _WHOLE_BYTES if requests_cost(files, path) else _WHOLE_LOCAL_BYTES
     size = file.size if whole and file.size <= most else _HEAD_BYTES

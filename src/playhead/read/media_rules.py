@@ -26,7 +26,7 @@ _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 class MediaRules:
     """`roots` are the source's own directories, or buckets; `allow` are further prefixes that rows may name.
 
-    A recording may be shorter than its row says by `length_tolerance` seconds.
+    A recording may be shorter than in its row by `length_tolerance` seconds.
     """
 
     roots: tuple[str, ...]
@@ -38,7 +38,7 @@ class MediaRules:
     allowed_by: str = "`media: {allow: [...]}` of the recipe"
 
     def resolve(self, media: Media) -> str:
-        """Where a medium is fetched from.
+        """The path or URL that a medium is fetched from.
 
         Laws: a URL is under a root or an allowed prefix; a local path is named by a local manifest, or is under an
         allowed prefix; `..` leaves neither. Anything else is a SampleError.
@@ -81,11 +81,11 @@ class MediaRules:
                 fix="use the store's own scheme (s3://, gs://, az://) and credentials instead of a signed address",
             )
         if is_link_local(url):
-            raise SampleError(f"{shown}: is on the machine's own link, which is never read")
+            raise SampleError(f"{shown}: is a link-local address, which is never read")
         allowed = [prefix for prefix in (*self.roots, *self.allow) if is_url(prefix)]
         if not any(_is_under(url, prefix) for prefix in allowed):
             raise SampleError(
-                f"{shown}: is not among the places that rows of this source may name",
+                f"{shown}: is outside the locations that rows of this source may name",
                 found=f"{store[0]}/",
                 expected="one of: " + ", ".join(map(without_query, allowed)) if allowed else "local paths",
                 fix=f"if you trust it, add {store[0]}/ to {self.allowed_by}",
@@ -103,7 +103,7 @@ def media_rules(
 
 
 def too_large(path: str, found: str, expected: str, limit: str) -> SampleError:
-    """A medium beyond one of the limits."""
+    """The error for a medium beyond one of the limits."""
     fix = f"leave the row out, or raise the limit in the recipe: `media: {{{limit}: ...}}`"
     return SampleError(f"{path}: is too large for one sample", found=found, expected=expected, fix=fix)
 
@@ -118,7 +118,7 @@ def _root(path: str) -> str:
 
 def _join(base: str | None, path: str) -> str:
     if base is None:
-        raise SampleError(f"{path}: a relative path, and nothing says where it begins", fix="name it by a whole path")
+        raise SampleError(f"{path}: a relative path without a base directory", fix="use an absolute path")
     return f"{base.rstrip('/')}/{path}" if is_url(base) else os.path.normpath(f"{base}/{path}")
 
 
@@ -129,12 +129,12 @@ def _without_dots(url: str) -> str:
     found = key if {".", ".."}.isdisjoint(key.split("/")) else posixpath.normpath(key)
     decoded = unquote(found) if url.lower().startswith(_WEB) else found
     if ".." in decoded.split("/"):
-        raise SampleError(f"{without_query(url)}: leaves the place it begins in", found="`..` in its path")
+        raise SampleError(f"{without_query(url)}: leaves its directory or bucket", found="`..` in its path")
     return f"{scheme}://{store}{slash}{found}"
 
 
 def _is_under(path: str, prefix: str) -> bool:
-    """Whether whole parts of the path are the prefix; the names of stores are compared without case."""
+    """Whether the prefix matches whole parts of the path; the names of stores are compared without case."""
     path, prefix = _plain(path), _plain(prefix)
     return path == prefix or path.startswith(prefix if prefix.endswith("/") else f"{prefix}/")
 

@@ -25,14 +25,14 @@ class NoiseSource:
     fetch: Fetch
 
     def raws(self, rows: Sequence[int]) -> list[Sample] | None:
-        """Rows as they are in their files, read at once; None where one cannot be, so that each is to be read alone."""
+        """Rows as they are in their files, read together; None if one fails, so that each must be read alone."""
         try:
             return self.decoder.raw(self.table.locate(np.array(rows, np.int64), self.fetch))
         except (SampleError, DataError):
             return None
 
     def audio(self, row: int, raw: Sample | None, field: str, crop: MediaCrop) -> Audio:
-        """The audio of a row, cropped; what is wrong with it is raised with its place."""
+        """The audio of a row, cropped; an error names its location."""
         try:
             read = self.decoder.raw(self.table.locate(np.array([row]), self.fetch)) if raw is None else [raw]
             sample = self.decoder.with_media(read)[0]

@@ -32,7 +32,7 @@ from playhead.types import IntArray
 class Request(Struct, frozen=True):
     """A micro-batch to read: picks of one sub-stream, and their lengths as planned.
 
-    `known` says what stood in for a position the last time (None: nothing did), so that a replay is identical.
+    `known` are the rows that replaced samples last time, by position (None: an empty slot): a replay is identical.
     """
 
     stream: int
@@ -61,8 +61,8 @@ class _Source:
         return self.maker.raw(self.table.locate(rows, self.fetch))
 
 
-class _Made(NamedTuple):
-    """The samples of a source made at once: what was read (nothing, if that failed), and what became of it."""
+class _SourceSamples(NamedTuple):
+    """The samples of a source made together: the raw samples (none if reading failed), and the results."""
 
     raws: list[Sample]
     samples: list[Sample]
@@ -71,7 +71,7 @@ class _Made(NamedTuple):
 
 
 class Reader:
-    """Reads requests. It keeps files open and remembers nothing: what it gives depends on the request alone.
+    """Reads requests. It keeps files open and has no other state: the result depends only on the request.
 
     `streams` are the sources of each sub-stream in the plan's order, `noises` those that augmentations draw on.
     `stored_arrays` lets samples that no map has seen hold arrays which are not read yet. `tokenizers` are the digests
@@ -114,7 +114,7 @@ class Reader:
         self._streams = [[source(*found) for found in stream] for stream in streams]
 
     def read(self, request: Request) -> tuple[list[Sample | None], list[Incident]]:
-        """The samples in order (None: an empty slot), and what was replaced on the way."""
+        """The samples in order (None: an empty slot), and the samples that were replaced."""
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
         lengths = None if request.lengths is None else request.lengths.tolist()
@@ -133,13 +133,13 @@ class Reader:
         return samples, incidents
 
     def filler(self, request: Request) -> Sample:
-        """A sample of the right make for a micro-batch of which every slot is empty: the shortest that can be read."""
+        """A stand-in sample for a micro-batch whose slots are all empty: the shortest that can be read."""
         wanted = request.wanted(0)
         source = self._streams[request.stream][int(request.picks.source[0])]
         sample = shortest(source.table, source.key, wanted, partial(self._sample, source, wanted.epoch))
         return sample if wanted.planned is None else cut(sample, self._recipe, source.leaf, wanted.planned)
 
-    def _all_as_planned(self, source: _Source, made: _Made, count: int, planned: list[int] | None) -> bool:
+    def _all_as_planned(self, source: _Source, made: _SourceSamples, count: int, planned: list[int] | None) -> bool:
         """Whether every sample was made and none needs a further check."""
         if made.problem is not None or len(made.samples) != count:
             return False
@@ -155,7 +155,7 @@ class Reader:
         request: Request,
         source: _Source,
         positions: Sequence[int],
-        made: _Made,
+        made: _SourceSamples,
         samples: list[Sample | None],
         incidents: list[Incident],
     ) -> None:
@@ -187,7 +187,7 @@ class Reader:
                 incidents.append(Incident(*found))
 
     def _replaces(self, error: PlayheadError) -> bool:
-        """Whether the recipe wants another sample in place of one that failed like this."""
+        """Whether the recipe replaces a sample that failed with this error."""
         if not isinstance(error, SampleError | DataError):
             return False
         policy = self._recipe.on_length_mismatch if isinstance(error, LengthError) else self._recipe.on_error
@@ -204,7 +204,7 @@ class Reader:
         return self._checked(source, row, planned, found)
 
     def _checked(self, source: _Source, row: int, planned: int | None, made: Sample | PlayheadError) -> Sample:
-        """A sample as long as planned; what is wrong with it is raised with its place."""
+        """A sample of the planned length; an error names its location."""
         try:
             if isinstance(made, PlayheadError):
                 raise made
@@ -216,39 +216,39 @@ class Reader:
             raise
 
 
-def _made_together(request: Request, source: _Source, positions: Sequence[int]) -> _Made:
+def _made_together(request: Request, source: _Source, positions: Sequence[int]) -> _SourceSamples:
     """The samples of a source read and made at once, up to the first that fails.
 
-    Where a sample was replaced the last time, or reading all at once fails, none is made: they are then read one
-    by one, to find the bad ones.
+    If a sample was replaced last time, or reading all together fails, none is made: they are then read one by one, to
+    find the bad ones.
     """
     if request.known and not request.known.keys().isdisjoint(positions):
-        return _Made([], [], None)
+        return _SourceSamples([], [], None)
     try:
         raws = source.raw(_at(request.picks.row, positions))
     except (SampleError, DataError):
-        return _Made([], [], None)
-    return _Made(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
+        return _SourceSamples([], [], None)
+    return _SourceSamples(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
 
 
 def _as_counted(
     source: _Source, sample: Sample, counted: Counted | None, i: int, planned: int | None
 ) -> Sample | PlayheadError:
-    """The sample, or what is wrong with its length as its terms count it."""
+    """The sample, or the error if its length counted by terms is wrong."""
     if counted is None or planned is None or source.maker.recount is None:
         return sample
     return source.maker.recount.mismatch(counted[i], planned) or sample
 
 
 def _generators(request: Request, key: int, positions: Sequence[int]) -> Iterator[SampleGenerator]:
-    """Made as they are asked for: most maps take none."""
+    """Generators, made on demand: most maps take none."""
     picks = request.picks
     epochs, rows = _at(picks.epoch, positions).tolist(), _at(picks.row, positions).tolist()
     yield from map(SampleGenerator, repeat(key), epochs, rows)
 
 
 def _by_source(sources: IntArray) -> dict[int, Sequence[int]]:
-    """The positions of each source that is there, in the order of their first; a range where there is one source."""
+    """The positions of each source in the picks, in order of first occurrence; a range if there is only one source."""
     numbers = sources.tolist()
     if len({*numbers}) == 1:
         return {numbers[0]: range(len(numbers))}

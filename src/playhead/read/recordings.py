@@ -1,4 +1,4 @@
-"""Recordings: opened by what they begin with, and the segments that are wanted of one decoded together."""
+"""Recordings: opened by their first bytes; all requested segments of one are decoded together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from playhead.recipe.values import AudioOptions
 from playhead.store import Buffer, Extent
 from playhead.types import Array
 
-_ROUNDING_SECONDS = 0.001  # manifests round to milliseconds, whatever the recipe tolerates
+_ROUNDING_SECONDS = 0.001  # manifests round to milliseconds, whatever the tolerance of the recipe
 _MOST_SECONDS = 1e9
 _WITHOUT_DECODER = {b"ftyp": "MP4 or M4A", b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"\x1aE\xdf\xa3": "Matroska or WebM"}
 
@@ -34,10 +34,10 @@ class Timed(Protocol):
     def num_frames(self) -> int: ...
 
 
-class Recording(Timed, Protocol):
+class OpenRecording(Timed, Protocol):
     """An opened recording: its header is read, its samples are not. Those of a plain one may stay in their file.
 
-    `floats` makes the frames [first, end) of the bytes that `byte_range` says.
+    `floats` makes the frames [first, end) from the bytes of `byte_range`.
     """
 
     @property
@@ -51,7 +51,7 @@ class Recording(Timed, Protocol):
     def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray: ...
 
 
-def _open_riff(source: Readable) -> Recording:
+def _open_riff(source: Readable) -> OpenRecording:
     """PCM by numpy; a WAV file may hold other codecs, too."""
     try:
         return open_wav(source)
@@ -63,7 +63,7 @@ def _open_riff(source: Readable) -> Recording:
 
 
 # By the bytes that files of a container begin with: names are not trusted.
-OPENERS: dict[bytes, Callable[[Readable], Recording]] = {
+OPENERS: dict[bytes, Callable[[Readable], OpenRecording]] = {
     **dict.fromkeys(MAGICS, _open_riff),
     **dict.fromkeys(FLAC_MAGICS, open_flac),
     **dict.fromkeys(TAG_MAGICS, open_tagged),
@@ -74,7 +74,7 @@ OPENERS: dict[bytes, Callable[[Readable], Recording]] = {
 def decode_recording(
     source: MediaBytes, group: Sequence[Media], rules: MediaRules, how: AudioOptions
 ) -> list[dict[str, Any] | SampleError]:
-    """The segments that are wanted of one recording, each with its rate, or why there is none.
+    """The requested segments of one recording, each with its rate, or the reason why there is none.
 
     A segment is an array of shape (samples,) or (samples, channels), of float32 from -1 to 1 unless the recipe says
     otherwise; a StoredArray where its numbers need no decoding, and of a local file they are not read yet.
@@ -107,9 +107,9 @@ def decode_recording(
 
 
 def joined_parts(parts: Sequence[Mapping[str, Any]], crop: MediaCrop | None, how: AudioOptions) -> dict[str, Any]:
-    """Recordings that are decoded as they are, as one: the channels of each after those of the one before.
+    """Several decoded recordings as one: the channels of each follow those of the previous one.
 
-    A shorter one is filled up with silence, as in lhotse; those of different rates are a SampleError.
+    Shorter ones are padded with silence, as in lhotse; different rates are a SampleError.
     """
     rates = {part["_rate"] for part in parts}
     if len(rates) > 1:
@@ -129,7 +129,7 @@ def joined_parts(parts: Sequence[Mapping[str, Any]], crop: MediaCrop | None, how
     return {"": wanted, "_rate": rate}
 
 
-def open_recording(source: Readable) -> Recording:
+def open_recording(source: Readable) -> OpenRecording:
     """A recording opened by the decoder of its magic."""
     head = bytes(source.read(0, 12))
     for magic, opens in OPENERS.items():
@@ -137,15 +137,15 @@ def open_recording(source: Readable) -> Recording:
             return opens(source)
     name = next((name for magic, name in _WITHOUT_DECODER.items() if magic in head[:8]), None)
     raise NoDecoderError(
-        f"{source.path}: there is no decoder for this audio",
+        f"{source.path}: unsupported audio format",
         found=f"{name} (it begins with {head[:8]!r})" if name else f"it begins with {head[:12]!r}",
         expected="WAV, FLAC, MP3, Ogg, AIFF, W64, CAF or AU",
-        fix="store it as one of these, or say `media: false` and decode it in the map (with torchcodec, for one)",
+        fix="store it as one of these, or set `media: false` and decode it in the map (for example with torchcodec)",
     )
 
 
-def _wanted_frames(path: str, recording: Recording, media: Media, rules: MediaRules) -> tuple[int, int]:
-    """The frames of a segment that keeps the limits."""
+def _wanted_frames(path: str, recording: OpenRecording, media: Media, rules: MediaRules) -> tuple[int, int]:
+    """The frames of a segment; one beyond the limits is refused."""
     first, end = segment_frames(path, recording, media.offset, media.duration, rules.length_tolerance)
     if media.crop is not None:
         first, end = media.crop.frames(first, end, recording.rate)
@@ -180,7 +180,7 @@ def segment_frames(
     until = "to its end" if duration is None else f"of {str(duration)[:20]} s"
     raise SampleError(
         f"{path}: the segment is not within the recording",
-        found=f"a segment {until}, from {str(offset)[:20]} s on",
+        found=f"a segment {until}, starting at {str(offset)[:20]} s",
         expected=f"times up to {num_frames / rate:g} s, which may be passed by {tolerance:g} s",
     )
 

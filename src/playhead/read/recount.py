@@ -1,7 +1,7 @@
 """The lengths of decoded samples, counted again by the terms that the plan counted: text, audio, images.
 
-A length that is the size of the sequence field is compared with that field (length.py); one that is a sum of terms, or
-counts steps of audio, patches of an image or characters, is none.
+A length that is the size of the sequence field is compared with that field (length.py). A sum of terms, or a count of
+audio steps, image patches or characters, is counted here.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _MILLISECONDS = Length(field="-", unit="seconds")
 
 @dataclass(frozen=True)
 class Recount:
-    """How the samples of a source are counted.
+    """Counts the samples of a source.
 
-    `changes` are the augmentations that change how long audio is, `tokenizers` digests by path.
+    `changes` are the augmentations that change the length of audio, `tokenizers` digests by path.
     """
 
     length: Length
@@ -50,8 +50,8 @@ class Recount:
         return sum(ceil(self.tolerance_seconds * (term.per_second or 1000)) for term in audio)
 
     def run(self, raws: Sequence[Sample], samples: list[Sample]) -> tuple[list[Sample], Counted, SampleError | None]:
-        """The samples, audio that is longer than its row says cut to it, and their lengths; up to the first that has
-        none, and why. The characters of a field that is not delivered, or not as text, are not known.
+        """The samples, with audio truncated to the length in its row, and their lengths; up to the first that has
+        none, and its error. The characters of a field that is not delivered as text are unknown.
         """
         if self.length.unit == "characters" and not self.length.sum:
             texts = [field_of(sample, str(self.length.field)) for sample in samples]
@@ -69,7 +69,7 @@ class Recount:
         return done, [*lengths.take().tolist()], problem
 
     def mismatch(self, counted: int | None, planned: int) -> LengthError | None:
-        """What is wrong with a sample of this length; None where it passes. An empty one is planned as of length 1."""
+        """The error for a sample of this length; None if it is accepted. An empty sample is planned with length 1."""
         if counted is None or (counted, planned) == (0, 1):
             return None
         if counted <= planned and (self.shorter_passes or planned - counted <= self.tolerance):
@@ -78,28 +78,28 @@ class Recount:
             "the sample is not as long as planned",
             found=f"{counted:,} {self.length.unit}, counted by the terms of `length`",
             expected=f"{planned:,}, its length in the index",
-            fix="correct the row or its media, leave the row out, or say `on_length_mismatch: substitute`",
+            fix="correct the row or its media, leave the row out, or set `on_length_mismatch: substitute`",
         )
 
     def all_as_planned(self, counted: Counted, planned: Sequence[int]) -> bool:
         return not any(map(self.mismatch, counted, planned))
 
     def _cut_to_row(self, sample: Sample) -> Sample:
-        """Manifests round: audio may be a little longer than its row says, and is planned as that."""
+        """Manifests round: audio may be a little longer than its row declares, and is truncated to that."""
         for term in self.length.terms:
-            said = field_of(sample, term.field) if term.audio and term.field else MISSING
-            heard = _seconds(sample, term.audio) if term.audio else None
-            if heard is None or said is MISSING or said is None:
+            declared = field_of(sample, term.field) if term.audio and term.field else MISSING
+            decoded_seconds = _seconds(sample, term.audio) if term.audio else None
+            if decoded_seconds is None or declared is MISSING or declared is None:
                 continue
-            planned = planned_seconds(said, _MILLISECONDS, f'field "{term.field}"', self.changes) / 1000
-            if planned < heard <= planned + self.tolerance_seconds:
+            planned = planned_seconds(declared, _MILLISECONDS, f'field "{term.field}"', self.changes) / 1000
+            if planned < decoded_seconds <= planned + self.tolerance_seconds:
                 end = int(planned * sample[f"{term.audio}_rate"])
                 sample = {**sample, str(term.audio): sample[str(term.audio)][:end]}
         return sample
 
 
 def recount_of(recipe: Recipe, leaf: Leaf, tokenizers: Mapping[str, str]) -> Recount | None:
-    """None where lengths are not counted by terms, or an image that is to be counted is not decoded."""
+    """None if lengths are not counted by terms, or an image that must be counted is not decoded."""
     length = leaf.source.length
     if length is None or not length.by_terms:
         return None
@@ -115,14 +115,14 @@ def _decodes_media(recipe: Recipe, leaf: Leaf) -> bool:
 
 
 def _seconds(sample: Sample, field: str) -> float | None:
-    """How long the audio of a field is; None where there is none."""
+    """The length of the audio in a field; None if there is none."""
     audio, rate = sample.get(field), sample.get(f"{field}_rate")
     return None if not hasattr(audio, "shape") or not rate else len(audio) / rate  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class _Delivered:
-    """A decoded sample, seen as a row; `raw` is what its file holds."""
+    """A decoded sample as a row; `raw` is the sample as stored in its file."""
 
     raw: Sample
     value: Sample

@@ -32,7 +32,7 @@ class RowDecoder:
 
     @property
     def may_hold_media(self) -> bool:
-        """Whether samples may hold media; asked after every read."""
+        """Whether samples may hold media; checked after every read."""
         return self._decodes or getattr(self._reader, "has_media", True)
 
     @property
@@ -59,7 +59,7 @@ class RowDecoder:
         return samples
 
     def decoded(self, samples: list[Sample]) -> tuple[list[Sample], SampleError | DataError | None]:
-        """Samples with `Media` values fetched and decoded, up to the first that fails, and how that one does."""
+        """Samples with `Media` values fetched and decoded, up to the first that fails, and its error."""
         problem: SampleError | DataError | None = None
         if self._media is not None and self.may_hold_media:
             samples, problem = decode_media(samples, self._files, self._media, self._audio, self.image)
@@ -70,12 +70,12 @@ class RowDecoder:
 
 
 def read_rows(read: Callable[[Rows], Iterable[Sample]], rows: Rows) -> list[Sample]:
-    """The samples as a reader has them. Law: as many as were asked for."""
+    """The samples from the reader of the format. Law: as many as requested."""
     raws = read(rows)
     found = raws if isinstance(raws, list) else [*raws]
     if len(found) != len(rows.numbers):
         raise DataError(
-            "the bytes of the row hold another number of samples",
+            "the bytes of the row hold a different number of samples",
             found=f"{len(found):,}",
             expected=f"{len(rows.numbers):,}",
         )

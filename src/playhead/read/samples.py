@@ -1,4 +1,4 @@
-"""The one way to make samples of a source: rows decoded, audio augmented, texts tokenized, the map run."""
+"""Makes the samples of a source: rows decoded, audio augmented, texts tokenized, the map run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from playhead.store import Files
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
-class Made(NamedTuple):
-    """Samples, up to the first that fails, and how that one does; `counted` are their lengths where these are counted
-    by terms, before the map.
+class MadeSamples(NamedTuple):
+    """Samples, up to the first that fails, and its error; `counted` are their lengths before the map, if these are
+    counted by terms.
     """
 
     samples: list[Sample]
@@ -37,8 +37,8 @@ class Made(NamedTuple):
 class SampleMaker:
     """Makes the samples of one source, in one process.
 
-    Where `stored_arrays` may be in samples, and no map is to see them, arrays are left in their files. Without an
-    `augmenter` audio is as it is in its files. `tokenizers` are the digests of the tokenizers that it needs, by path.
+    If `stored_arrays` is true and there is no map, arrays are left in their files. Without an `augmenter` audio is not
+    changed. `tokenizers` are the digests of the tokenizers that it needs, by path.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class SampleMaker:
         """The samples as they are in their files; where they are decoded, an Extent may stand for bytes."""
         return self._decoder.raw(rows)
 
-    def make(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> Made:
-        """What becomes of them."""
+    def make(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> MadeSamples:
+        """Decode, augment, tokenize and map raw samples."""
         drawn: list[SampleGenerator] | None = None
         if self._augmenter is not None or self._decoder.has_choices:
             generators = drawn = [*islice(generators, len(raws))]
@@ -87,7 +87,7 @@ class SampleMaker:
         samples: list[Sample],
         problem: PlayheadError | None,
         generators: Iterable[SampleGenerator],
-    ) -> Made:
+    ) -> MadeSamples:
         """Decoded samples counted, tokenized and mapped."""
         counted = None
         failed: PlayheadError | None
@@ -102,7 +102,7 @@ class SampleMaker:
         if self._mapper is not None:
             samples, failed = self._mapper.run(samples, islice(generators, len(samples)))
             problem = failed or problem
-        return Made(samples, problem, counted)
+        return MadeSamples(samples, problem, counted)
 
 
 def _chosen(sample: Sample, generator: SampleGenerator) -> Sample:
@@ -116,6 +116,6 @@ def _chosen(sample: Sample, generator: SampleGenerator) -> Sample:
 
 
 def map_function(recipe: Recipe, leaf: Leaf, given: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
-    """The map of a source. A function given in place of the recipe's map does not replace a source's own."""
+    """The map of a source. A function that replaces the recipe's map does not replace that of a source."""
     named = map_of(recipe, leaf)
     return given if named is None or (given is not None and leaf.source.map is None) else resolve_function(*named)

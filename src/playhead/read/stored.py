@@ -1,4 +1,4 @@
-"""Arrays that are not in memory yet: where their numbers are, and how they come to their place."""
+"""Arrays that are not in memory yet: where their numbers are stored, and how they are read into place."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SCRATCH_BYTES = 1 << 20
 
 
 class StoredArray(Struct, frozen=True, eq=False):
-    """Numbers in a file, or in bytes that were read, one after another in the order of C.
+    """Contiguous numbers in C order, in a file or in bytes that were read.
 
-    With a `scale` whole numbers become float32 when they are read: each is multiplied by it. It has what collation and
-    length checks ask of an array, and `np.asarray` reads it.
+    With a `scale` whole numbers become float32 when they are read: each is multiplied by it. It has the attributes of
+    an array that collation and length checks use, and `np.asarray` reads it.
     """
 
     data: Extent | Buffer
@@ -45,9 +45,9 @@ class StoredArray(Struct, frozen=True, eq=False):
         return self.shape[0]
 
     def __getitem__(self, chosen: slice) -> StoredArray:
-        """A stretch along the first axis."""
+        """A slice along the first axis."""
         first, end, step = chosen.indices(len(self))
-        assert step == 1, "arrays are cut, not thinned out"
+        assert step == 1, "stored arrays support slices with step 1 only"
         end = max(first, end)
         width = prod(self.shape[1:]) * self.stored.itemsize
         low, high = first * width, end * width
@@ -87,7 +87,7 @@ def read_into(wanted: Iterable[tuple[StoredArray, Array]]) -> None:
 
 
 def _read_converted(unread: list[_Unread]) -> None:
-    """Read arrays into memory that is used again for the next ones, and convert them into their places."""
+    """Read arrays into reused memory, and convert them into their places."""
     while unread:
         ends = list(accumulate(extent.size for extent, _, _ in unread))
         count = max(1, bisect_right(ends, _SCRATCH_BYTES))
@@ -114,7 +114,7 @@ def _convert(array: StoredArray, data: Buffer, place: Array) -> None:
 
 
 def read_arrays(samples: list[Sample]) -> list[Sample]:
-    """The samples with their stored arrays read: each an array of its own that may be written to."""
+    """The samples with their stored arrays read: each a separate writable array."""
     wanted: list[tuple[StoredArray, Array]] = []
     found: list[Sample] = []
     for sample in samples:

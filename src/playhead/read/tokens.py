@@ -12,13 +12,13 @@ from playhead.recipe.values import Tokenize
 
 
 class SampleTokens:
-    """Adds tokens to samples. Law: those of a sample depend on the sample alone."""
+    """Adds tokens to samples. Law: the tokens of a sample depend only on the sample."""
 
     def __init__(self, given: Tokenize, tokenizers: Mapping[str, str]) -> None:
         self._tokens, self._to = Tokens(given, tokenizers), given.to
 
     def run(self, samples: list[Sample]) -> tuple[list[Sample], SampleError | None]:
-        """The samples with their tokens, up to the first that has no text, and how that one fails."""
+        """The samples with their tokens, up to the first that has no text, and its error."""
         texts: list[str] = []
         problem = None
         try:

@@ -16,7 +16,7 @@ from playhead.types import Array
 MAGICS = (b"RIFF", b"RF64")
 
 _MOST_CHUNKS = 64
-_UNKNOWN_SIZES = (0xFFFFFFFF, 0x7FFFF000)  # written by ffmpeg and by sox where they cannot go back to the header
+_UNKNOWN_SIZES = (0xFFFFFFFF, 0x7FFFF000)  # written by ffmpeg and sox when they cannot seek back to the header
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _SUBFORMAT_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 _CODECS = {2: "ADPCM", 6: "A-law", 7: "mu-law", 0x11: "IMA ADPCM", 0x31: "GSM 6.10", 0x50: "MPEG", 0x55: "MP3"}
@@ -35,11 +35,11 @@ _24_BIT_SCALE = 2.0**-31  # they are at the top of 32 bits
 
 
 class NoDecoderError(SampleError):
-    """A medium in a container or codec that nothing here decodes."""
+    """A medium in an unsupported container or codec."""
 
 
 class Readable(Protocol):
-    """Bytes with a name for messages; `read` gives fewer than asked for only at the end."""
+    """Bytes with a name for messages; `read` returns fewer than requested only at the end."""
 
     @property
     def path(self) -> str: ...
@@ -67,15 +67,15 @@ class Wav:
 
     @property
     def is_plain(self) -> bool:
-        """Whether frames are numbers one after another that become float32 by a multiplication, or are."""
+        """Whether frames are contiguous numbers that are float32, or become float32 by a multiplication."""
         return self.stored in _PLAIN
 
     def floats(self, data: Buffer | Extent, first: int, end: int) -> Array | StoredArray:  # noqa: ARG002
-        """Frames of which `data` are the bytes, as float32.
+        """The frames in the bytes `data`, as float32.
 
         Law: integers are divided by 2 ** (bits - 1), floats stay; one channel has one axis.
 
-        Where they are plain, that is done when they are put into their place, and they may be in the file until then.
+        Plain frames are converted when they are written to their place, and may stay in the file until then.
         """
         if self.is_plain:
             size = data.size if isinstance(data, Extent) else len(data)
@@ -139,12 +139,12 @@ def open_wav(file: Readable) -> Wav:
     raise SampleError(
         f"{file.path}: holds no samples",
         found=f"no data chunk in {min(at, file.size):,} of {file.size:,} bytes",
-        fix="restore the file; it seems to be cut off or damaged",
+        fix="restore the file; it seems to be truncated or damaged",
     )
 
 
 def _data_size(file: Readable, first: int, size: int, riff_size: int, long_size: int | None) -> int:
-    """The bytes of samples; those of a file that was streamed, or never closed, go to its end."""
+    """The bytes of samples; those of a file that was streamed, or never closed, extend to its end."""
     rest = file.size - first
     if long_size is not None and size == 0xFFFFFFFF:
         size = long_size
@@ -152,7 +152,7 @@ def _data_size(file: Readable, first: int, size: int, riff_size: int, long_size:
         return rest
     if size > rest:
         raise SampleError(
-            f"{file.path}: is cut off",
+            f"{file.path}: is truncated",
             found=f"{rest:,} bytes of samples",
             expected=f"{size:,}, by its header",
             fix="restore the file",
@@ -162,7 +162,7 @@ def _data_size(file: Readable, first: int, size: int, riff_size: int, long_size:
 
 def _wav(path: str, about: bytes, first_byte: int, size: int) -> Wav:
     if len(about) < 16:
-        raise SampleError(f"{path}: its format is cut off", found=f"{len(about)} bytes", expected="16 or more")
+        raise SampleError(f"{path}: its fmt chunk is truncated", found=f"{len(about)} bytes", expected="16 or more")
     code, channels, rate, _, frame_bytes, bits = struct.unpack("<HHIIHH", about[:16])
     if code == _EXTENSIBLE and len(about) >= 40:
         code = struct.unpack("<H", about[24:26])[0] if about[26:40] == _SUBFORMAT_TAIL else code
@@ -171,14 +171,14 @@ def _wav(path: str, about: bytes, first_byte: int, size: int) -> Wav:
         codec = _CODECS.get(code, {_PCM: "PCM", _FLOAT: "floats"}.get(code, f"format {code:#06x}"))
         kind = SampleError if code in (_PCM, _FLOAT, _EXTENSIBLE) else NoDecoderError
         raise kind(
-            f"{path}: there is no decoder for this kind of WAV",
+            f"{path}: unsupported WAV encoding",
             found=f"{codec} of {bits} bits",
             expected="PCM of 8, 16, 24 or 32 bits, or floats of 32 or 64",
             fix="store it as PCM, for example with `sox in.wav -b 16 -e signed-integer out.wav`",
         )
     if channels == 0 or rate == 0 or frame_bytes != channels * bits // 8:
         raise SampleError(
-            f"{path}: its header contradicts itself",
+            f"{path}: its header is inconsistent",
             found=f"{channels} channels of {bits} bits at {rate:,} Hz, in frames of {frame_bytes} bytes",
             fix="restore the file",
         )

@@ -1,6 +1,6 @@
-"""How augmentations change the length of audio, in whole milliseconds: what the plan must expect of them.
+"""How augmentations change the length of audio, in whole milliseconds, for the plan.
 
-The plan is made before anything is drawn, so it has the longest that a sample can become; a shorter one passes.
+The plan is made before anything is drawn, so it uses the longest possible length; a shorter sample is accepted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def changes_length(augment: Augment) -> bool:
 
 
 def may_be_shorter(augments: Sequence[Augment]) -> bool:
-    """Whether audio may turn out shorter than `changed_milliseconds` says, by more than rounding."""
+    """Whether audio may be shorter than `changed_milliseconds`, by more than rounding."""
     return any(_varies(augment) for augment in augments)
 
 

@@ -1,4 +1,4 @@
-"""What `augment` may say: random changes to the audio of a sample, each with its own numbers."""
+"""The values of `augment`: random changes to the audio of a sample, each with its own parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the format of a source adds to the recipe: the length that its rows have, and which of its options are paths;
+"""Additions of a source's format to the recipe: the default length of its rows, and which options are paths;
 and a dataset of Hugging Face in place of a path.
 
 Formats are in a folder above this one, and may be another package's: their registry is found by its name.
@@ -21,7 +21,7 @@ _DATASETS = "playhead.formats.saved_datasets"
 
 
 def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
-    """The recipe in which a source that says no length has the one that its format gives, if any. Noises need none.
+    """The recipe with the default length of the format for every source without a length. Noises need none.
 
     Where all formats agree on the field that lengths count, it is the `sequence` unless one is `given`; that of audio
     has the rate that audio is resampled to.
@@ -36,7 +36,7 @@ def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
 
 
 def _sequence_of(source: Source) -> str | None:
-    """The field that a length in seconds, or else the format, says that lengths count."""
+    """The field that lengths count, according to a length in seconds or to the format."""
     registered, length = _registered(source), source.length
     if length is not None and length.audio is not None and length.unit == "seconds":
         return length.audio
@@ -83,5 +83,5 @@ def with_files(values: Any, indices_dir: Path) -> Any:
 
 
 def _registered(source: Source) -> Any:
-    """None for a format that is not known, which is reported when the source is opened."""
+    """None for an unknown format, which is reported when the source is opened."""
     return import_module(_REGISTRY).known_format(source)

@@ -1,4 +1,4 @@
-"""What a recipe must keep beyond its types: each broken rule is a RecipeError with the place and the remedy."""
+"""The rules of a recipe beyond its types: each broken rule is a RecipeError with its location and the fix."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _check_lists(recipe: Recipe) -> None:
     lists += [(f"evaluation.{name}.sources", chosen.sources) for name, chosen in recipe.evaluation.items()]
     for path, entries in lists:
         if not entries:
-            raise RecipeError(f"{path}: there are no sources", fix="add one, or remove the list")
+            raise RecipeError(f"{path}: is empty", fix="add one, or remove the list")
 
 
 def _groups(path: str, entries: list[Source | Group]) -> Iterator[tuple[str, Group]]:
@@ -107,14 +107,14 @@ def _check_distinct(named: list[tuple[str, str]]) -> None:
         if name in seen:
             raise RecipeError(
                 f'{path} "{name}": the name is already taken by {seen[name]}',
-                expected="a name of its own: it decides the order of the source and where its index is kept",
+                expected="a unique name: it decides the order of the source and where its index is kept",
                 fix="rename one of the two",
             )
         seen[name] = path
 
 
 def _check_same(trained: Leaf | None, evaluated: Leaf) -> None:
-    """One name stands for one index, so a source may be shared with evaluation or noises only as it is."""
+    """One name stands for one index, so a source may be shared with evaluation or noises only unchanged."""
     if trained is None:
         return
     own, other = (
@@ -144,7 +144,7 @@ def _check_has_length(leaf: Leaf, branch: Branch) -> None:
         return
     raise RecipeError(
         f'{leaf.path} "{leaf.source.name}": `length` is missing, and {reason}',
-        fix="say which field holds it, for example `length: num_tokens` or `length: {field: duration, unit: seconds}`",
+        fix="name its field, for example `length: num_tokens` or `length: {field: duration, unit: seconds}`",
     )
 
 

@@ -11,7 +11,7 @@ from playhead.recipe.tree import Leaf, augments_of, leaves
 from playhead.recipe.values import Recipe
 from playhead.recipe.words import nearest
 
-MOST_DECIBELS = 120.0  # beyond it nothing is left of 16 bits, and float32 comes near its end
+MOST_DECIBELS = 120.0  # beyond it 16-bit audio is lost, and float32 comes near its limit
 SLOWEST, FASTEST = 0.1, 10.0
 MOST_SECONDS = 86_400.0
 
@@ -37,7 +37,7 @@ def _check_noises(recipe: Recipe) -> None:
             if getattr(source, field) is not None:
                 raise RecipeError(
                     f'noises[{i}] "{source.name}": a source of noise has no `{field}`',
-                    expected="the rows of `noises` are drawn with equal chances, and added as they are",
+                    expected="the rows of `noises` are drawn with equal probability, and added unchanged",
                     fix=f"remove `{field}`",
                 )
 
@@ -98,7 +98,7 @@ def _check_factors(factors: list[float], where: str) -> None:
 
 
 def _check_planned(recipe: Recipe, leaf: Leaf) -> None:
-    """Lengths follow augmentations where both are known: in seconds, and of one field."""
+    """Lengths account for augmentations only in seconds, and for one field."""
     length = leaf.source.length
     changing = [augment for augment in augments_of(recipe, leaf) if changes_length(augment)]
     if length is None or not changing:

@@ -19,7 +19,7 @@ def check_batching(leaves: tuple[Leaf, ...]) -> None:
         _check_bucket_units(first, path)
     if isinstance(first.batching, Fixed) and first.batching.overlong == "alone" and first.batching.max_length:
         raise RecipeError(
-            f"{path}.overlong: a sample cannot stand alone where every micro-batch has {first.batching.size} samples",
+            f"{path}.overlong: a sample cannot be batched alone if every micro-batch has {first.batching.size} samples",
             found="alone",
             expected="one of: error, drop, truncate; or another type of batching",
         )
@@ -46,7 +46,7 @@ def _check_bucket(batching: Bucket, path: str) -> None:
 
 
 def num_buckets(batching: Bucket) -> int:
-    """How many buckets the recipe asks for."""
+    """The number of buckets in the recipe."""
     if batching.edges is not None:
         return len(batching.edges)
     assert batching.num is not None
@@ -74,9 +74,9 @@ def _check_edges(edges: list[float | tuple[float, float]], path: str) -> None:
         if pairs[i - 1] >= pairs[i]:
             before, after = (", ".join(f"{number:g}" for number in pair) for pair in (pairs[i - 1], pairs[i]))
             raise RecipeError(
-                f"{path}[{i}]: the edges do not rise",
+                f"{path}[{i}]: the edges do not increase",
                 found=f"{before} and then {after}",
-                expected="each edge above the one before it"
+                expected="each edge above the previous one"
                 + ("; pairs by input length, then by output length" if len(pairs[i]) > 1 else ""),
             )
 

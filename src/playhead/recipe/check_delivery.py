@@ -44,7 +44,7 @@ def check_delivery(recipe: Recipe) -> None:
 
 
 def _check_allowed(prefix: str, where: str) -> None:
-    """A prefix of what rows may name names a bucket, a server or a directory itself: rows do not choose the host."""
+    """A prefix in `allow` must name a bucket, a server or a directory: rows must not choose the host."""
     if not prefix:
         raise RecipeError(f"{where}: is empty", expected="a URL, or a directory")
     scheme, _, rest = prefix.partition("://")
@@ -55,15 +55,15 @@ def _check_allowed(prefix: str, where: str) -> None:
             expected=f"{scheme}://<name>/, without a user or a query",
         )
     if is_link_local(prefix):
-        raise RecipeError(f"{where}: is on the machine's own link, which is never read", found=without_query(prefix))
+        raise RecipeError(f"{where}: is a link-local address, which is never read", found=without_query(prefix))
 
 
 def _check_image(how: ImageOptions, where: str, recipe: Recipe) -> None:
-    """One way to say a size, and none that every image would be refused for."""
+    """Refuse several sizes, and a size beyond the limit for images."""
     given = [name for name in ("size", "shortest", "longest") if getattr(how, name) is not None]
     if len(given) > 1:
         raise RecipeError(
-            f"{where}: an image is resized in one way",
+            f"{where}: more than one size is given",
             found=" and ".join(f"`{name}`" for name in given),
             fix="keep one of them",
         )
@@ -79,12 +79,12 @@ def _check_image(how: ImageOptions, where: str, recipe: Recipe) -> None:
 
 
 def _check_named_fields(recipe: Recipe) -> None:
-    """Dtypes and padding are for fields that are delivered; where `fields` is not given, the first batch is checked."""
+    """Dtypes and padding need delivered fields; if `fields` is not given, the first batch is checked."""
     if recipe.dtypes and recipe.collate != "pad":
         raise RecipeError(
             "dtypes: only `collate: pad` makes arrays of numbers",
             found=f"collate: {recipe.collate}",
-            fix="remove `dtypes`, and make the numbers what they should be in your function",
+            fix="remove `dtypes`, and convert the numbers in your function",
         )
     if recipe.fields is None or recipe.collate != "pad":
         return
@@ -100,7 +100,7 @@ def _check_named_fields(recipe: Recipe) -> None:
 
 
 def _check_without_sequence(recipe: Recipe) -> None:
-    """What works along the sequence field cannot do without one."""
+    """Refuse options that need the sequence field if there is none."""
     other = "remove the other line"
     if recipe.pad_to != "batch":
         raise _needs_sequence("`pad_to` needs a field to pad", f"pad_to: {recipe.pad_to}", other)
@@ -110,7 +110,7 @@ def _check_without_sequence(recipe: Recipe) -> None:
     for branch in (*branches(recipe), *(evaluation_branch(recipe, split) for split in recipe.evaluation)):
         if isinstance(branch.batching, Pack) and recipe.collate == "pad":
             found = f"{branch.name} has batching of type pack"
-            raise _needs_sequence("packs need a field to pack", found, "say `collate: list` or name a function")
+            raise _needs_sequence("packs need a field to pack", found, "set `collate: list` or name a function")
 
 
 def _needs_sequence(problem: str, found: str, other: str) -> RecipeError:
@@ -140,23 +140,23 @@ def _check_padding(recipe: Recipe, branch: Branch) -> None:
 
 
 def _check_measured(recipe: Recipe, leaf: Leaf) -> None:
-    """What is measured or cut by the sequence field must know that field and, for seconds, its rate."""
+    """Measuring and truncating by the sequence field need that field and, for seconds, its rate."""
     length = leaf.source.length
     if length is None:
         return
     if length.measure and recipe.sequence is None:
         raise RecipeError(
-            f'{leaf.path}.length "{leaf.source.name}": there is no sequence field to measure',
+            f'{leaf.path}.length "{leaf.source.name}": no sequence field to measure',
             found="`measure: true` with `sequence: null`",
             fix="name the field that is to be measured, for example `sequence: tokens`",
         )
     if length.by_terms and (recipe.on_length_mismatch == "truncate" or leaf.batching.overlong == "truncate"):
         raise RecipeError(
-            f'{leaf.path}.length "{leaf.source.name}": a length of terms, or of characters, cannot be cut to',
+            f'{leaf.path}.length "{leaf.source.name}": a length of terms, or of characters, cannot be used to truncate',
             found="`on_length_mismatch: truncate`"
             if recipe.on_length_mismatch == "truncate"
             else "`overlong: truncate`",
-            fix="use `error` or `substitute` for mismatches, and `drop` or `alone` for what is too long",
+            fix="use `error` or `substitute` for mismatches, and `drop` or `alone` for overlong samples",
         )
     if length.unit != "seconds" or recipe.sequence is None or recipe.sequence_rate is not None:
         return
@@ -176,7 +176,7 @@ def _without_rate(where: str, found: str, sequence: str) -> RecipeError:
 
 def _unpaddable(key: str, branch: Branch, batching: Batching, needed: str) -> RecipeError:
     return RecipeError(
-        f"{key}: there is nothing to pad to",
+        f"{key}: no length to pad to",
         found=f"{branch.name} has batching of type {type(batching).__name__.lower()}",
         expected=needed,
         fix=f"remove `{key.partition(':')[0]}`, or change the batching",

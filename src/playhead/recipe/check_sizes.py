@@ -1,4 +1,4 @@
-"""Sizes that could not be planned, kept in memory or counted: refused with the bound before anything is tried."""
+"""Sizes that could not be planned, kept in memory or counted are refused early, with the limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_LANES = 1 << 16
 MOST_SAMPLES = 1 << 20  # in a micro-batch
 LARGEST_WINDOW = 1 << 22  # samples, and so those of a step
 MOST_BUCKETS = 1 << 10
-LARGEST_PACK = 1 << 24  # a search for room takes longer in longer bins
+LARGEST_PACK = 1 << 24  # the search for free space takes longer in longer bins
 LARGEST_BATCH = 1 << 26  # total length of a padded micro-batch
 MOST_ELEMENTS = 1 << 32  # of one field of a padded micro-batch
 MOST_EPOCHS = 1_000_000
@@ -23,24 +23,24 @@ FASTEST_RATE = 1_000_000_000
 
 
 def check_sizes(recipe: Recipe) -> None:
-    """What a recipe says for itself; sizes of batches are checked with the sources that share them."""
+    """Sizes at the top of a recipe; sizes of batches are checked with the sources that share them."""
     if not 0 <= recipe.seed <= LARGEST_SEED:
         raise RecipeError(
             "seed: must be a whole number of 64 bits that is not negative",
             found=str(recipe.seed),
             expected=f"0 to {LARGEST_SEED}",
-            fix="give another number; none is better than another",
+            fix="give another number",
         )
     for path, lanes in _said(recipe, "lanes"):
         _at_most(path, lanes, MOST_LANES, "lower it: a step has `lanes` micro-batches, a multiple of the ranks")
     for path, size in _said(recipe, "window_size"):
         _at_most(path, size, LARGEST_WINDOW, "lower it, or remove the line: the default suits the batching")
-    _at_most("parts", recipe.parts, MOST_LANES, "lower it: every part needs lanes and shards of its own")
+    _at_most("parts", recipe.parts, MOST_LANES, "lower it: every part needs its own lanes and shards")
     if recipe.epochs is not None:
         _at_most("epochs", recipe.epochs, MOST_EPOCHS, "remove the line: without it the stream is endless")
     if recipe.sequence_rate is not None and not 1 <= recipe.sequence_rate <= FASTEST_RATE:
         raise RecipeError(
-            "sequence_rate: no sequence has such a rate",
+            "sequence_rate: out of range",
             found=f"{recipe.sequence_rate:g}",
             expected=f"1 to {FASTEST_RATE:,}",
             fix="give the steps of the sequence field in a second, for example `sequence_rate: 16000`",
@@ -84,7 +84,7 @@ def _said(recipe: Recipe, field: str) -> Iterator[tuple[str, int]]:
 
 
 def _samples(leaf: Leaf) -> Iterator[tuple[str, int]]:
-    """How many samples the micro-batches may have, where the recipe says so."""
+    """The sizes of micro-batches in samples, if the recipe sets them."""
     batching, where = leaf.batching, f"{leaf.batching_path}.size"
     if isinstance(batching, Fixed) or (isinstance(batching, Bucket) and isinstance(batching.size, int)):
         assert isinstance(batching.size, int)

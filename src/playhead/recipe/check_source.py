@@ -27,19 +27,19 @@ def check_source(leaf: Leaf) -> None:
             f"{where}: `path` is missing", fix="give a `path` for a source, or `sources` for a group of them"
         )
     if not all(source.path):
-        raise RecipeError(f"{where}: `path` names no file", found=str(source.path))
+        raise RecipeError(f"{where}: `path` is empty", found=str(source.path))
     _check_readable(source.path, where)
     for option in path_options(source):
         _check_readable(_texts(source.options[option]), f"{leaf.path}.options.{option}")
     if source.shuffle_group != _DEFAULT_SHUFFLE_GROUP and source.shuffle != "shards":
         raise RecipeError(
-            f"{where}: `shuffle_group` counts shards, and the shuffle is not by shards",
+            f"{where}: `shuffle_group` requires `shuffle: shards`",
             found=f"shuffle: {source.shuffle}",
             fix="write `shuffle: shards`, or remove `shuffle_group`",
         )
     if source.shuffle_unit != "shard" and source.shuffle != "shards":
         raise RecipeError(
-            f"{where}: `shuffle_unit` says what `shuffle: shards` shuffles, and the shuffle is another",
+            f"{where}: `shuffle_unit` requires `shuffle: shards`",
             found=f"shuffle: {source.shuffle}",
             fix="write `shuffle: shards`, or remove `shuffle_unit`",
         )
@@ -61,7 +61,7 @@ def check_source(leaf: Leaf) -> None:
 
 
 def _check_readable(paths: Iterable[str], where: str) -> None:
-    """Refuse what can only be read from its beginning to its end, with the command that makes it indexable."""
+    """Refuse paths that can only be read sequentially, with the command that makes them indexable."""
     for path in paths:
         if path.startswith("pipe:"):
             raise RecipeError(
@@ -81,7 +81,7 @@ def _check_readable(paths: Iterable[str], where: str) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The paths in an option, which is one, a list of them, or a mapping to such; what is none is refused elsewhere."""
+    """The paths in an option: one path, a list, or a mapping to paths; other values are refused elsewhere."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
@@ -105,7 +105,7 @@ def _check_length(length: Length, where: str) -> None:
     for name in ("template", "max", "special"):
         if getattr(length, name) not in (None, True):
             raise RecipeError(
-                f"{where}.{name}: is for lengths that a tokenizer counts",
+                f"{where}.{name}: requires `tokenizer`",
                 fix=f"add `tokenizer: tokenizer.json`, or remove `{name}`",
             )
     if length.unit == "characters" and (length.field is None or len(given) > 1):
@@ -147,7 +147,7 @@ def _check_sum(length: Length, where: str) -> None:
             )
         if (term.unit == "seconds") != (length.unit == "seconds"):
             raise RecipeError(
-                f"{at}: a sum adds up what counts the same",
+                f"{at}: the terms of a sum need one unit",
                 found=f"{term.unit} in a sum of {length.unit}",
                 fix="give the seconds of a term a `per_second`, or all terms `unit: seconds`",
             )
@@ -155,7 +155,7 @@ def _check_sum(length: Length, where: str) -> None:
 
 
 def _check_media_length(length: Length, where: str) -> None:
-    """Terms of audio and images: each says what it needs, and nothing beside it."""
+    """Terms of audio and images: each needs its own options, and no others."""
     if length.per_second is not None:
         if length.unit != "tokens" or length.tokenizer or length.function or length.measure or length.image:
             raise RecipeError(
@@ -201,7 +201,7 @@ def _check_tokens(length: Length, given: list[str], where: str) -> None:
 def check_tokenize(given: Tokenize | bool, where: str) -> None:
     if given is True:
         raise RecipeError(
-            f"{where}: does not say how",
+            f"{where}: needs a tokenizer",
             found="true",
             expected="a mapping such as `{tokenizer: tokenizer.json, field: text}`, or false for none",
         )
@@ -210,7 +210,7 @@ def check_tokenize(given: Tokenize | bool, where: str) -> None:
 
 
 def check_text(given: Length | Tokenize, where: str) -> None:
-    """What is tokenized is one field, or a template of fields in plain braces."""
+    """The text is one field, or a template with fields in plain braces."""
     if is_url(given.tokenizer or ""):
         raise RecipeError(
             f"{where}.tokenizer: must be on a local disk",

@@ -11,7 +11,7 @@ def check_streams(recipe: Recipe, training: tuple[Branch, ...]) -> None:
     grouped = training[0].root.path != "sources"
     if recipe.epochs is not None and recipe.exhaustion != "repeat":
         raise RecipeError(
-            "exhaustion: has no meaning together with `epochs`",
+            "exhaustion: cannot be combined with `epochs`",
             found=recipe.exhaustion,
             expected="no `exhaustion`: every source ends with the last pass",
             fix="remove one of the two",
@@ -27,7 +27,7 @@ def check_streams(recipe: Recipe, training: tuple[Branch, ...]) -> None:
 
 
 def _check_plain_groups(entries: list[Source | Group], path: str, grouped: bool) -> None:
-    """A group that shares its parent's batching has no rules of its own to give."""
+    """A group that shares its parent's batching cannot set these rules."""
     for i, entry in enumerate(entries):
         if not isinstance(entry, Group):
             continue
@@ -63,7 +63,7 @@ def _check_fuse(recipe: Recipe, training: tuple[Branch, ...]) -> None:
     if len(training) == 1:
         if recipe.fuse is not None:
             raise RecipeError(
-                "fuse: there is only one sub-stream",
+                "fuse: needs several sub-streams",
                 expected="several groups with their own `batching`",
                 fix="remove it",
             )
@@ -85,7 +85,7 @@ def _check_fuse(recipe: Recipe, training: tuple[Branch, ...]) -> None:
     for branch in training:
         if branch.lanes is not None and branch.root.path != "sources":
             raise RecipeError(
-                f'{branch.root.path}.lanes "{branch.name}": a group has lanes of its own only with `fuse: zip`',
+                f'{branch.root.path}.lanes "{branch.name}": a group can have its own lanes only with `fuse: zip`',
                 found=str(branch.lanes),
                 fix="remove it; the recipe's `lanes` apply",
             )
@@ -131,7 +131,7 @@ def _check_weights_in(branch: Branch, recipe: Recipe) -> None:
     kind = "pack" if isinstance(branch.batching, Pack) else "budget"
     place = "" if branch.root.path == "sources" else f"{branch.root.path}."
     raise RecipeError(
-        f"{place}weights_in: is missing, and with `{kind}` it is not clear what a weight is a share of",
+        f"{place}weights_in: is missing, and with `{kind}` the meaning of a weight is ambiguous",
         expected="`weights_in: samples` (shares of samples) or `weights_in: length` (shares of the total length)",
         fix="add the line `weights_in: length` if in doubt: then a weight of 0.3 means 30 % of the tokens or seconds",
     )
@@ -156,7 +156,7 @@ def _check_window(branch: Branch, recipe: Recipe) -> None:
 
 
 def _owner(branch: Branch, recipe: Recipe, field: str) -> str:
-    """Where a rule that a group may inherit was written."""
+    """The location of a rule that a group may inherit."""
     if branch.root.path == "sources" or getattr(recipe, field) == getattr(branch, field):
         return field
     return f"{branch.root.path}.{field}"

@@ -9,7 +9,7 @@ _HIGHEST_TEMPERATURE = 10
 
 
 def check_weights(recipe: Recipe) -> None:
-    """Refuse weights that cannot be a share of something, or that would be ignored."""
+    """Refuse invalid weights, and weights that would be ignored."""
     _check_level("sources", "", recipe.sources, recipe.temperature, recipe.epochs)
     for name, chosen in recipe.evaluation.items():
         for i, source in enumerate(chosen.sources):
@@ -29,7 +29,7 @@ def _check_level(
         raise RecipeError(
             f"{owner}temperature: too high",
             found=f"{temperature:g}",
-            expected=f"above 0, at most {_HIGHEST_TEMPERATURE}; 1 shares by size, more leaves the small ever less",
+            expected=f"above 0, at most {_HIGHEST_TEMPERATURE}; 1 shares by size, more favours large sources",
         )
     if temperature is not None and epochs is not None:
         raise _against_epochs(f"{owner}temperature", f"{temperature:g}")
@@ -70,7 +70,7 @@ def _check_weight(path: str, entry: Source | Group, temperature: float | None, e
 
 def _against_epochs(where: str, found: str) -> RecipeError:
     return RecipeError(
-        f"{where}: has no meaning together with `epochs`",
+        f"{where}: cannot be combined with `epochs`",
         found=found,
         expected="no weights: a pass reads every row once, so the row counts decide the shares",
         fix="remove it, or remove `epochs`",

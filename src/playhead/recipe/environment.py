@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def expand_environment(value: Any, environment: Mapping[str, str], path: str = "") -> Any:
-    """The same values with every reference in a text replaced; keys are left alone."""
+    """The same values with every reference in a text replaced; keys are not changed."""
     if isinstance(value, str):
         return _expand_text(value, environment, path) if "${" in value else value
     if isinstance(value, Mapping):

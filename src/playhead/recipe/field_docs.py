@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_OVERLONG = "What happens to samples too long for a batch: stop, leave them out, give them a batch alone, or cut them."
+_OVERLONG = "What happens to samples too long for a batch: stop, drop them, give them a batch alone, or truncate them."
 _PROBABILITY = "How often it is applied, from 0 to 1; always if left out."
 _FIELD = "The field that holds the audio; `audio` if left out."
 
@@ -24,14 +24,14 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "indexes_root": "Where .idx sidecars of read-only data are kept.",
         "evaluation": "Named finite sets, read in order, every row once.",
         "tokenize": "Put tokens of a text into every sample, before the map.",
-        "map": "A function of your own, `package.module:function`, that every sample goes through.",
+        "map": "Your function, `package.module:function`, that is applied to every sample.",
         "decode": "Whether members of samples are decoded by their extension (json, txt, npy, audio, images).",
         "media": "Whether audio and images that rows hold or name are fetched and decoded, and from where.",
         "audio": "How audio is delivered: its rate, channels and dtype.",
         "image": "How images are delivered: their mode and size.",
         "augment": "Random changes to the audio of training samples, in this order: gain, noise, speed, crop, pad.",
-        "noises": "Sources of recordings that augmentations of type noise add; they are in no batch of their own.",
-        "collate": "How samples become a batch: pad, list, or a function of your own.",
+        "noises": "Sources of recordings that augmentations of type noise add; they are not delivered themselves.",
+        "collate": "How samples become a batch: pad, list, or your function.",
         "fields": "The fields to deliver; all of them if left out.",
         "sequence": "The field whose length is the sample's: packed, padded, measured and checked. null: not checked.",
         "sequence_rate": "How many steps of the sequence field make a second, for lengths in seconds.",
@@ -40,9 +40,9 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "pad_values": "What each field is padded with; 0 if left out.",
         "masks": "Which padded fields have a mask: all, those of micro-batches that hold padding, or none.",
         "dtypes": "The dtype of each field's numbers; int64 for whole numbers and float64 for others if left out.",
-        "on_error": "What becomes of a sample that cannot be read or mapped: stop, or put another in its place.",
-        "length_tolerance": "How far, in seconds, audio may be from its planned length; what is longer is cut to it.",
-        "on_length_mismatch": "What becomes of a sample that is not as long as planned: stop, cut it, or replace it.",
+        "on_error": "What happens to a sample that cannot be read or mapped: stop, or replace it by another.",
+        "length_tolerance": "How far, in seconds, audio may be from its planned length; longer audio is truncated.",
+        "on_length_mismatch": "What happens to a sample with another length than planned: stop, truncate, replace.",
         "max_bad": "The share of a source's rows that may turn out bad (or 10, up to a tenth) before the run stops.",
     },
     "Source": {
@@ -62,8 +62,8 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "columns": "Further numeric fields to keep in the index.",
         "tokenize": "The source's own tokens, in place of the recipe's; false: none.",
         "map": "The source's own map, in place of the recipe's.",
-        "audio": "How its audio is delivered, in place of what the recipe says.",
-        "image": "How its images are delivered, in place of what the recipe says.",
+        "audio": "How its audio is delivered, in place of the recipe's setting.",
+        "image": "How its images are delivered, in place of the recipe's setting.",
         "augment": "The source's own augmentations, in place of the recipe's; []: none.",
         "options": "Options of the format.",
     },
@@ -102,7 +102,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
     },
     "Length": {
         "field": "The field that holds the length.",
-        "function": "A function of your own, `package.module:function`, that gives the length of a sample.",
+        "function": "Your function, `package.module:function`, that returns the length of a sample.",
         "measure": "Measure samples after decoding and the map, with `playhead prepare --measure`.",
         "unit": "What the length counts. Seconds are planned in milliseconds.",
         "tokenizer": "A Hugging Face tokenizer.json: the length is the number of tokens of a text.",
@@ -110,7 +110,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "special": "Whether the tokenizer's special tokens are counted.",
         "max": "Count no more tokens than this.",
         "audio": "The field of audio whose header has the seconds, where `field` is left out or a row lacks it.",
-        "per_second": "Count so many steps for every second, rounded up, in place of seconds.",
+        "per_second": "Count this many steps for every second, rounded up, in place of seconds.",
         "image": "The field of an image whose patches are counted.",
         "patch": "The side of a patch, in pixels.",
         "sum": "Lengths that are added up.",
@@ -121,7 +121,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "template": "The text, with fields in braces, in place of one field.",
         "to": "The field that the tokens are put into.",
         "special": "Whether the tokenizer adds its special tokens.",
-        "max": "The most tokens of a sample; further ones are cut off.",
+        "max": "The most tokens of a sample; longer texts are truncated.",
     },
     "Gain": {
         "decibels": "The range [low, high] that the gain is drawn from.",

@@ -17,10 +17,10 @@ _SHAPE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)
 
 
 def check_function_name(name: str, where: str) -> None:
-    """Refuse what cannot name a function, without importing anything."""
+    """Refuse text that cannot name a function, without importing anything."""
     if not _SHAPE.fullmatch(name):
         raise RecipeError(
-            f"{where}: this does not name a function",
+            f"{where}: does not name a function",
             found=name,
             expected="`package.module:function`, for example `lengths:count_tokens`",
         )
@@ -29,7 +29,7 @@ def check_function_name(name: str, where: str) -> None:
 def search_directory(directory: Path) -> None:
     """Let modules beside the recipe be imported, after everything installed so that they shadow nothing.
 
-    `sys.path` travels to worker processes, so they find the modules too.
+    `sys.path` is passed to worker processes, so they find the modules too.
     """
     if str(directory) not in sys.path:
         sys.path.append(str(directory))
@@ -55,9 +55,9 @@ def resolve_function(name: str, where: str = "length.function") -> Callable[...,
 
 
 def source_digest(name: str, where: str) -> str | None:
-    """A digest of the source text of the module in `package.module:function`; None where it has none, as in C.
+    """A digest of the source text of the module in `package.module:function`; None if it has none, as in C.
 
-    The module itself is not imported, for it may be slow to; the packages around it are.
+    The module itself is not imported, which may be slow; the packages around it are.
     """
     check_function_name(name, where)
     module_name = name.partition(":")[0]

@@ -45,7 +45,7 @@ def _place_tokenizer(given: L, directory: Path) -> L:
 
 
 def absolute(path: str, directory: Path) -> str:
-    """The path from `directory`, spelt one way however it was reached; URLs as they are."""
+    """The path from `directory`, in one spelling however it was reached; URLs are not changed."""
     return path if is_url(path) else os.path.normpath(directory / Path(path).expanduser())
 
 
@@ -62,7 +62,7 @@ def _place_source(directory: Path, source: Source, path: str) -> Source:
             return {name: option(item, f"{where}.{name}") for name, item in value.items()}
         patterns = [value] if isinstance(value, str) else value
         texts = isinstance(patterns, list) and all(isinstance(pattern, str) for pattern in patterns)
-        return placed(patterns, where) if texts else value  # what is not a path is refused with the other options
+        return placed(patterns, where) if texts else value  # other values are refused with the other options
 
     options = {name: option(source.options[name], f"{path}.options.{name}") for name in path_options(source)}
     return msgspec.structs.replace(

@@ -17,9 +17,9 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 def expand_braces(pattern: str, where: str) -> list[str]:
-    """Every path a pattern stands for, the last brace counting fastest.
+    """Every path that a pattern expands to, the last brace varying fastest.
 
-    Law: a pattern without braces stands for itself; several braces stand for their product; zero padding is kept.
+    Law: a pattern without braces is itself; several braces expand to their product; zero padding is kept.
     """
     braced = _OTHER_RANGES.sub(lambda match: "{" + next(filter(None, match.groups())) + "}", pattern)
     return list(_expand(braced, where))
@@ -55,7 +55,7 @@ def _numbers(first: str, last: str, where: str) -> list[str]:
     low, high = int(first), int(last)
     if low > high:
         raise RecipeError(
-            f"{where}: a range of paths runs backwards",
+            f"{where}: a range of paths is descending",
             found=f"{first}..{last}",
             expected="the smaller number first",
             fix=f"write {last}..{first}",
@@ -66,7 +66,7 @@ def _numbers(first: str, last: str, where: str) -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cut a text into balanced `{...}` groups and what is between them; an unmatched brace is a plain character."""
+    """Split a text into balanced `{...}` groups and the text between them; an unmatched brace is a plain character."""
     plain = 0
     i = 0
     while i < len(text):
@@ -104,7 +104,7 @@ def _alternatives(inside: str) -> Iterator[str]:
 
 def _too_many(pattern: str, num_paths: int, where: str) -> RecipeError:
     return RecipeError(
-        f"{where}: a pattern stands for too many paths",
+        f"{where}: a pattern expands to too many paths",
         found=f"{num_paths:,} paths or more from {pattern}",
         expected=f"at most {MOST_PATHS:,}",
         fix="check the range, or use a glob such as `*.tar`",

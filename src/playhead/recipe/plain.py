@@ -1,4 +1,4 @@
-"""A recipe as plain dictionaries and lists, as a user could have written it."""
+"""A recipe as plain dictionaries and lists, as a user could write it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TAG = "kind"  # distinguishes sources from groups inside msgspec; users never wr
 
 
 def to_plain(value: Any) -> Any:
-    """Law: reading `to_plain(recipe)` gives the same recipe again."""
+    """Law: reading `to_plain(recipe)` returns the same recipe."""
     if isinstance(value, msgspec.Struct):
         found = {}
         for spec in msgspec.structs.fields(value):

@@ -1,6 +1,6 @@
 """Recipes read from files or Python values.
 
-Comes in: a path, or a mapping as YAML would give it, in which a path may be a dataset of Hugging Face. Goes out: a
+In: a path, or a mapping as loaded from YAML, in which a path may be a Hugging Face dataset. Out: a
 checked `Recipe` whose paths are absolute and whose brace patterns are expanded.
 """
 
@@ -54,14 +54,14 @@ def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe
 
 
 def _indices_dir(values: Any, directory: Path) -> Path:
-    """Where the rows of datasets are written that are in memory only."""
+    """Where row numbers of datasets are written that exist only in memory."""
     given = values.get("cache_dir") if isinstance(values, Mapping) else None
     cache_dir = expand_environment(given, os.environ, "cache_dir") if isinstance(given, str) else CACHE_DIR
     return Path(absolute(cache_dir, directory)) / "indices"
 
 
 def _names_functions(recipe: Recipe) -> bool:
-    """Whether the recipe names a function of the user's, which may be in a module beside it."""
+    """Whether the recipe names a user function, which may be in a module beside it."""
     if recipe.map is not None or recipe.collate not in COLLATES:
         return True
     sources = [leaf.source for leaf in leaves(recipe)]
@@ -70,7 +70,7 @@ def _names_functions(recipe: Recipe) -> bool:
 
 
 def _leave_unshuffled(sources: list[dict[str, Any]], path: str, problem: str) -> None:
-    """Sources that are read in order, or by chance: the default shuffle does not apply to them."""
+    """Sources that are read in order, or at random: the default shuffle does not apply to them."""
     for i, source in enumerate(sources):
         if source.setdefault("shuffle", "none") != "none":
             raise RecipeError(f"{path}[{i}].shuffle: {problem}", found=str(source["shuffle"]), fix="remove the line")

@@ -17,7 +17,7 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 
 def recipe_schema() -> dict[str, Any]:
-    """Law: a recipe file that `Recipe.load` takes is valid; a misspelt key or a wrong type is not."""
+    """Law: a recipe file that `Recipe.load` accepts is valid; a misspelt key or a wrong type is not."""
     (root,), parts = msgspec.json.schema_components([Recipe], ref_template="#/$defs/{name}")
     definitions = {name: _definition(name, part) for name, part in parts.items()}
     return {"$schema": DIALECT, "title": "Playhead recipe", **root, "$defs": definitions}

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 def fit(value: Any, kind: mi.Type, path: str) -> Any:
-    """The value as msgspec will take it, or a RecipeError that names `path`."""
+    """The value in the form that msgspec accepts, or a RecipeError that names `path`."""
     if isinstance(value, msgspec.Struct):
         value = to_plain(value)
     return _FITTERS[type(kind)](value, kind, path)
@@ -62,7 +62,7 @@ def _require(value: Mapping[Any, Any], kind: mi.StructType, path: str) -> None:
 def _unknown_key(key: Any, known: list[str], path: str) -> RecipeError:
     near = " or ".join(f"`{name}`" for name in nearest(str(key), known))
     return RecipeError(
-        f"{_inside(path, key)}: there is no such key here",
+        f"{_inside(path, key)}: unknown key",
         found=str(key),
         expected=None if near else f"one of: {', '.join(sorted(known))}",
         fix=f"did you mean {near}?" if near else None,
@@ -97,7 +97,7 @@ def _tagged(value: Mapping[Any, Any], structs: list[mi.StructType], path: str) -
         return by_tag[given]
     near = nearest(str(given), by_tag)
     raise RecipeError(
-        f"{_inside(path, tag_field)}: {'is missing' if given is None else 'is not a known kind'}",
+        f"{_inside(path, tag_field)}: {'is missing' if given is None else 'is an unknown kind'}",
         found=describe(value) if given is None else str(given),
         expected=f"one of: {', '.join(sorted(by_tag))}",
         fix=f"did you mean `{near[0]}`?" if near else None,
@@ -166,7 +166,7 @@ def _one_of(value: Any, kind: mi.LiteralType, path: str) -> Any:
         return str(value)
     near = nearest(str(value), [str(known) for known in kind.values])
     fix = quoting(value) or (f"did you mean `{near[0]}`?" if near else None)
-    raise RecipeError(f"{path}: is not a known value", found=describe(value), expected=expected_of(kind), fix=fix)
+    raise RecipeError(f"{path}: unknown value", found=describe(value), expected=expected_of(kind), fix=fix)
 
 
 def _list(value: Any, kind: mi.ListType, path: str) -> list[Any]:
@@ -193,7 +193,7 @@ def _mapping(value: Any, kind: mi.DictType, path: str) -> dict[str, Any]:
 
 
 def _anything(value: Any, kind: mi.AnyType, path: str) -> Any:
-    """What no field describes is passed on; only a word of two meanings is refused."""
+    """Undescribed values are passed on; only an ambiguous word is refused."""
     if isinstance(value, Ambiguous):
         raise _two_meanings(value, path)
     if isinstance(value, Mapping):
@@ -205,7 +205,7 @@ def _anything(value: Any, kind: mi.AnyType, path: str) -> Any:
 
 def _two_meanings(value: Ambiguous, path: str) -> RecipeError:
     return RecipeError(
-        f"{path}: this word is a truth value to some readers of YAML and text to others",
+        f"{path}: some YAML readers treat this word as a boolean, others as text",
         found=str(value),
         fix=f'write true or false, or "{value}" in quotes for text',
     )
@@ -218,7 +218,7 @@ def _nothing(value: Any, kind: mi.NoneType, path: str) -> None:
 
 def _mismatch(value: Any, kind: mi.Type, path: str) -> RecipeError:
     return RecipeError(
-        f"{path or 'the recipe'}: is not what is expected here",
+        f"{path or 'the recipe'}: invalid value",
         found=describe(value),
         expected=expected_of(kind),
         fix=quoting(value) if _suits("text", kind) or _suits_any("text", kind) else None,

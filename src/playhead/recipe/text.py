@@ -36,7 +36,7 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise RecipeError(f"{file}: there is no such recipe file", fix="check the path") from None
+        raise RecipeError(f"{file}: no such recipe file", fix="check the path") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{file}: the recipe is not UTF-8 text", found=f"a bad byte at {error.start}") from None
     except OSError as error:

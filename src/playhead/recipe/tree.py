@@ -1,6 +1,6 @@
 """The recipe's tree of groups, seen as sub-streams of leaves.
 
-Comes in: a Recipe. Goes out: one `Branch` per sub-stream (most recipes have one), each with its rules, and
+In: a Recipe. Out: one `Branch` per sub-stream (most recipes have one), each with its rules, and
 every source as a `Leaf` with its path in the recipe, so that errors can name it.
 """
 
@@ -24,9 +24,9 @@ NOISES = "noises"
 
 @dataclass(frozen=True)
 class Leaf:
-    """A source where it stands in the recipe; `evaluation` names the evaluation set it is in.
+    """A source at its location in the recipe; `evaluation` names the evaluation set it is in.
 
-    One of `noises` is in no stream: augmentations draw on it.
+    A source in `noises` is in no stream: augmentations draw from it.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Leaf:
 
     @property
     def output_limit(self) -> int | None:
-        """The longest output, which only two-dimensional buckets bound."""
+        """The longest output, which only two-dimensional buckets limit."""
         if not isinstance(self.batching, Bucket) or not self.batching.edges:
             return None
         outputs = [edge[1] for edge in self.batching.edges if isinstance(edge, tuple)]
@@ -66,7 +66,7 @@ class Leaf:
     def frontier(self) -> tuple[tuple[int, int], ...] | None:
         """The longest output that any bucket holds for inputs up to each edge, as (input, output), inputs rising.
 
-        None where that is the same for all inputs, so that the two limits say everything.
+        None if that is the same for all inputs, so that the two limits are sufficient.
         """
         if self.output_limit is None:
             return None
@@ -130,7 +130,7 @@ def evaluation_branch(recipe: Recipe, split: str) -> Branch:
     """The one sub-stream of a named evaluation set."""
     if split not in recipe.evaluation:
         raise RecipeError(
-            f'there is no evaluation set "{split}" in the recipe',
+            f'unknown evaluation set "{split}"',
             expected=f"one of: {', '.join(recipe.evaluation) or '(none; add `evaluation:`)'}",
         )
     chosen = recipe.evaluation[split]
@@ -151,7 +151,7 @@ def leaves(recipe: Recipe) -> tuple[Leaf, ...]:
 
 
 def noise_leaves(recipe: Recipe) -> tuple[Leaf, ...]:
-    """The sources that augmentations draw on. They are in no stream, so any batching will do."""
+    """The sources that augmentations draw on. They are in no stream, so their batching does not matter."""
     return tuple(
         Leaf(f"{NOISES}[{i}]", source, Fixed(size=1), NOISES, is_noise=True) for i, source in enumerate(recipe.noises)
     )
@@ -186,14 +186,14 @@ def with_sources(recipe: Recipe, change: Callable[[Source, str], Source]) -> Rec
 
 
 def map_of(recipe: Recipe, leaf: Leaf) -> tuple[str, str] | None:
-    """The map that a source's samples go through, and where the recipe names it: its own, else the recipe's."""
+    """The map of a source, and its location in the recipe: its own, or the recipe's."""
     if leaf.source.map is not None:
         return leaf.source.map, f"{leaf.path}.map"
     return None if recipe.map is None else (recipe.map, "map")
 
 
 def tokenize_of(recipe: Recipe, leaf: Leaf) -> tuple[Tokenize, str] | None:
-    """What puts tokens into a source's samples, and where the recipe says so: its own, else the recipe's."""
+    """The `tokenize` of a source, and its location in the recipe: its own, or the recipe's."""
     own = leaf.source.tokenize
     if own is not None:
         return None if isinstance(own, bool) else (own, f"{leaf.path}.tokenize")
@@ -201,22 +201,22 @@ def tokenize_of(recipe: Recipe, leaf: Leaf) -> tuple[Tokenize, str] | None:
 
 
 def augments_of(recipe: Recipe, leaf: Leaf) -> tuple[Augment, ...]:
-    """What a source's audio goes through: its own augmentations, else the recipe's; evaluation sets have only own."""
+    """The augmentations of a source: its own, or the recipe's; sources of evaluation sets have only their own."""
     if leaf.source.augment is not None:
         return tuple(leaf.source.augment)
     return () if leaf.evaluation is not None or leaf.is_noise else tuple(recipe.augment)
 
 
 def length_changes(recipe: Recipe, leaf: Leaf) -> tuple[Augment, ...]:
-    """The augmentations of a source that change how long its audio is."""
+    """The augmentations of a source that change the length of its audio."""
     return tuple(filter(changes_length, augments_of(recipe, leaf)))
 
 
 def augment_keys(recipe: Recipe, leaf: Leaf) -> tuple[int, ...]:
-    """What the draws of each augmentation are keyed by, before epoch and row.
+    """The keys of the draws of each augmentation, before epoch and row.
 
     An augmentation is named by its type and its number among those of the type: another of a different type, wherever
-    in the list, leaves its draws as they are.
+    in the list, does not change its draws.
     """
     seen: dict[str, int] = {}
     found = []
@@ -228,7 +228,7 @@ def augment_keys(recipe: Recipe, leaf: Leaf) -> tuple[int, ...]:
 
 
 def sample_key(recipe: Recipe, leaf: Leaf) -> int:
-    """What the random generators of a source's samples are keyed by, before epoch and row."""
+    """The key of the random generators of a source's samples, before epoch and row."""
     return key(recipe.seed, "sample", leaf.source.name)
 
 

@@ -7,7 +7,7 @@ from math import ceil, isqrt
 from playhead.errors import RecipeError
 from playhead.recipe.values import Batching, Bucket, Budget, Unit
 
-UNKNOWN_LENGTH = 2**32 - 1  # of a row whose length is not known yet
+UNKNOWN_LENGTH = 2**32 - 1  # of a row whose length is unknown
 LARGEST_LENGTH = UNKNOWN_LENGTH - 1
 _ROUNDING_NOISE = 1e-6  # a fraction of a millisecond: 2.3 s * 1000 is 2299.9999999999995
 
@@ -31,7 +31,7 @@ def in_units(value: float, unit: Unit, where: str) -> int:
 
 
 def whole_unit(unit: Unit) -> str:
-    """What the plan's whole numbers count."""
+    """The unit of the plan's whole numbers."""
     return "milliseconds" if unit == "seconds" else unit
 
 

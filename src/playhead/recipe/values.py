@@ -1,4 +1,4 @@
-"""The recipe as frozen values: what a user may say, field by field.
+"""The recipe as frozen values: its fields and their types.
 
 Numbers about length (`budget`, `max_length`, `edges`, ...) are in the unit of the sources: tokens, bytes, characters
 or seconds. The plan works in whole numbers: tokens, bytes, characters or milliseconds.
@@ -29,11 +29,11 @@ AudioDtype = Literal["float32", "int16"]
 ImageMode = Literal["RGB", "L", "RGBA"]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
 
-LENGTH_TOLERANCE_SECONDS = 0.2  # as NeMo's: manifests round, and decoders pad
+LENGTH_TOLERANCE_SECONDS = 0.2  # as in NeMo: manifests round, and decoders pad
 
 CACHE_DIR = ".playhead"
 
-SUM_NAME = "all"  # totals give the sum of all sources under this name, so no source may have it
+SUM_NAME = "all"  # totals report the sum of all sources under this name, so no source may have it
 
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -64,26 +64,26 @@ class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     per_second: Positive | None = None
     image: str | None = None
     patch: Count | None = None
-    sum: list[Length] = []  # `field` is a field here; msgspec gives every length a list of its own
+    sum: list[Length] = []  # `field` is a field here; msgspec gives every length its own list
 
     @property
     def terms(self) -> list[Length]:
-        """What is added up: the terms of a sum, else the length itself."""
+        """The terms of a sum, or the length itself."""
         return self.sum or [self]
 
     @property
     def in_seconds(self) -> bool:
-        """Whether what is read of a row are seconds."""
+        """Whether the value read from a row is in seconds."""
         return not self.sum and (self.unit == "seconds" or self.per_second is not None)
 
     @property
     def by_terms(self) -> bool:
-        """Whether it is made of other numbers than the size of the sequence field, and is counted again to check it."""
+        """Whether it differs from the size of the sequence field, and is counted again to check it."""
         return bool(self.sum or self.per_second or self.image) or self.unit == "characters"
 
     @property
     def from_headers(self) -> bool:
-        """Whether the header of a medium may be needed to know it."""
+        """Whether the header of a medium may be needed to determine it."""
         return any(term.audio or term.image for term in self.terms)
 
 
@@ -210,7 +210,7 @@ class Evaluation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MediaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What rows may name, and how much of it is fetched for one sample."""
+    """Which media rows may name, and the limits for one sample."""
 
     allow: list[str] = field(default_factory=list)
     max_seconds: Positive = 3600.0
@@ -219,7 +219,7 @@ class MediaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides the stream, and where its files are."""
+    """Everything that determines the stream, and the paths of its files."""
 
     sources: list[Source | Group]
     batching: Batching | None = None
@@ -269,7 +269,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def parse(cls, values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe:
         """The recipe in Python values; relative paths start at `base_dir`, else at the working directory.
 
-        The `path` of a source may be a `datasets.Dataset`: the recipe then names the files that it is kept in.
+        The `path` of a source may be a `datasets.Dataset`: the recipe then names its files.
         """
         from playhead.recipe.read import parse
 

@@ -11,11 +11,11 @@ from msgspec import inspect as mi
 
 
 def describe(value: Any) -> str:
-    """A value as its author would recognise it."""
+    """A value as its author would recognize it."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
-        return f"the truth value {str(value).lower()}"
+        return f"the boolean {str(value).lower()}"
     if isinstance(value, Real):
         return f"the number {value}"
     if isinstance(value, str):

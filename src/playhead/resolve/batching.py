@@ -30,7 +30,7 @@ class Profile:
     longest: int
 
     def mean(self, limit: int) -> float:
-        """The expected length of a draw, each counted up to `limit`: what is longer is cut, or stands alone."""
+        """The expected length of a draw, each counted up to `limit`: longer samples are truncated, or batched alone."""
         lengths = np.where(lower_bounds() > limit, self.chance * limit, self.length)
         return float(np.cumsum(lengths)[-1])
 

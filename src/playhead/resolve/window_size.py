@@ -27,7 +27,7 @@ MIN_BATCHES_PER_BUCKET = 50
 LARGEST_WINDOW = 1 << 22
 _FEWEST_SAMPLES = 1 << 12
 _MOST_SAMPLES = 1 << 17
-_ENOUGH = 1.02  # what is left of the steps wanted by draws that turn out shorter than expected
+_ENOUGH = 1.02  # share of the wanted steps that remains when draws turn out shorter than expected
 
 # How many standard deviations to stay below a whole number of steps, by the deviation over the lanes: the density of
 # the normal distribution at 1, 2 and 3, where one more costs as much as the extra step that it avoids.
@@ -106,7 +106,7 @@ class _Count:
         return max(found, key=lambda pair: self.steps_of(pair[0] * lanes, lanes) / pair[1])[0]
 
     def _multiples(self, steps: int, lanes: int) -> int:
-        """The multiples of `lanes` draws that form just short of so many steps."""
+        """The multiples of `lanes` draws that form just short of this number of steps."""
         draws = self.draws_for(steps, lanes)
         deviation = sqrt(draws) * self._added[1] + self._uncertainty * steps * lanes
         margin = next((times * deviation for bound, times in _MARGINS if deviation <= bound * lanes), 0.0)

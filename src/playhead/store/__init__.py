@@ -1,7 +1,7 @@
-"""Comes in: paths or URLs, and byte ranges. Goes out: listings, sizes and marks, bytes; and files written in one piece.
+"""In: paths or URLs, and byte ranges. Out: listings, sizes and marks, bytes; and files written atomically.
 
 Local files, objects in S3, Google Cloud Storage, Azure and on web servers, and memory, by one protocol: `Files`.
-Compressed lines are seen decompressed.
+Compressed files of lines are decompressed transparently.
 """
 
 from playhead.store.access import Access, access_of, any_in_process, num_costly, requests_cost

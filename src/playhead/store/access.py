@@ -1,4 +1,4 @@
-"""How the files of a storage are reached: what a request costs, and which processes see them."""
+"""How the files of a storage are accessed: what a request costs, and which processes can read them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from playhead.store.files import Files
 
 
 class Access(NamedTuple):
-    """`requests_cost`: a request takes a round trip, so that few large ones, and many at once, are better.
+    """`requests_cost`: a request takes a round trip, so few large requests, sent concurrently, are better.
 
-    `in_process`: the file is in the memory of this process, and no other process sees it.
+    `in_process`: the file is in the memory of this process, and no other process can read it.
     """
 
     requests_cost: bool
@@ -24,16 +24,16 @@ ON_NETWORK = Access(requests_cost=True)
 
 
 def access_of(files: Files, path: str) -> Access:
-    """What a storage says of a path by an optional method, `access(path)`.
+    """The access to a path, from the optional method `access(path)` of a storage.
 
-    A wrapper without the method (whose storage is its attribute `files`) leaves the answer to what it wraps. A storage
-    without it is taken for a network where the path is a URL, and for a disk where it is not.
+    For a wrapper without the method, the storage that it wraps (its attribute `files`) decides. A storage without it
+    counts as a network if the path is a URL, and as a disk otherwise.
     """
     return _answering(files)(path)
 
 
 def requests_cost(files: Files, path: str) -> bool:
-    """Whether a request for a file takes a round trip; otherwise its bytes are as near as a disk."""
+    """Whether a request for a file takes a round trip; otherwise its bytes are on a disk or in memory."""
     return access_of(files, path).requests_cost
 
 
@@ -44,7 +44,7 @@ def num_costly(files: Files, paths: Iterable[str]) -> int:
 
 
 def any_in_process(files: Files, paths: Iterable[str]) -> bool:
-    """Whether other processes do not see one of these files."""
+    """Whether one of these files cannot be read by other processes."""
     ask = _answering(files)
     return any(ask(path).in_process for path in paths)
 

@@ -1,4 +1,4 @@
-"""URLs of objects, taken apart: which store to ask, and for which key."""
+"""URLs of objects, parsed into a store and a key."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def without_queries(text: str) -> str:
 
 
 def address_of(url: str) -> Address:
-    """Keys of buckets stand in a URL as they are; the path of a web address is percent-encoded, as everywhere."""
+    """Keys of buckets are not encoded in a URL; the path of a web address is percent-encoded, as usual."""
     match = _URL.match(url)
     assert match is not None, url
     scheme, store, key = match[1].lower(), match[2], match[3]
     shown = url if scheme in _BUCKETS else url.partition("?")[0]  # in a key ? is a character or a wildcard
     if scheme == "msc":
         raise DataError(
-            f"{shown}: is an address for Multi-Storage Client",
+            f"{shown}: is a Multi-Storage Client address",
             found="a profile of its configuration, which only it can read",
             expected="the bucket's own address, as in s3://bucket/key",
             fix="name the bucket itself here and wherever else the same data is named",
@@ -77,7 +77,7 @@ def address_of(url: str) -> Address:
 
 
 def without_query(path: str) -> str:
-    """A path or URL for messages: without what may be a secret, its query and the user in front of its host."""
+    """A path or URL for messages: without possible secrets, which are its query and its user name."""
     match = _URL.match(path)
     if match is None:
         return path
@@ -86,7 +86,7 @@ def without_query(path: str) -> str:
 
 
 def is_link_local(url: str) -> bool:
-    """Whether a web address is on the machine's own link, where clouds give out credentials."""
+    """Whether a web address is link-local, where cloud metadata services provide credentials."""
     if not url.lower().startswith(("http://", "https://")):
         return False
     try:

@@ -1,7 +1,7 @@
-"""Compressed files of lines (`.jsonl.gz`, `.txt.zst`) seen decompressed: a wrapper around any storage.
+"""Transparent decompression of files of lines (`.jsonl.gz`, `.txt.zst`): a wrapper around any storage.
 
-gzip has no places to begin reading at: rapidgzip finds some when it reads a file whole, once, and they are kept in a
-directory. zstd has them where a file is in the seekable format. Tars are left as they are: a compressed one is refused.
+gzip has no seek points: rapidgzip finds some when it reads a file whole, once, and they are kept in a directory. zstd
+has them if a file is in the seekable format. Tars are not decompressed: a compressed one is refused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _VERSION = 2
 
 
 def compression_of(path: str) -> Compression | None:
-    """How a file that is seen decompressed is compressed, by its name."""
+    """The compression of a file of lines, by its name; None for other files."""
     base, dot, ending = path.rpartition(".")
     if dot and ending in ("gz", "zst") and not base.endswith(".tar"):
         return ".gz" if ending == "gz" else ".zst"
@@ -59,7 +59,7 @@ def compression_of(path: str) -> Compression | None:
 
 
 class _View(msgspec.Struct, frozen=True):
-    """What is known of a compressed file: its stamp, its size when decompressed, and where reading may begin."""
+    """A compressed file: its stamp, its decompressed size, and its seek points."""
 
     version: int
     compressed: Stamp
@@ -68,7 +68,7 @@ class _View(msgspec.Struct, frozen=True):
 
     @property
     def stamp(self) -> Stamp:
-        """The stamp of what is seen: it changes whenever the compressed file does."""
+        """The stamp of the decompressed file: it changes whenever the compressed file does."""
         return Stamp(self.size, _mark(self.compressed))
 
 
@@ -94,7 +94,7 @@ class CompressedFiles:
         return CompressedFiles, (self.files, self._directory, self._on_missing)
 
     def close(self) -> None:
-        """Keep nothing open any more. In a fork another thread may have held the lock: it is replaced."""
+        """Close everything. In a fork another thread may have held the lock: it is replaced."""
         self._open: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = Lock()
 
@@ -159,7 +159,7 @@ class CompressedFiles:
         return opened
 
     def _current(self, path: str, kind: Compression) -> tuple[File, _View]:
-        """A file as it is now, and what is seen of it: one that is replaced meanwhile is looked at once more."""
+        """A file as it is now, and its decompressed view; a file that is replaced meanwhile is opened once more."""
         for _ in range(_ATTEMPTS - 1):
             file = open_file(self.files, path)
             try:
@@ -178,7 +178,7 @@ class CompressedFiles:
             return known
         if self._on_missing == "refuse":
             raise StoreError(
-                f"{file.path}: its gzip index is missing, or of another file",
+                f"{file.path}: its gzip index is missing, or belongs to another file",
                 found=f"no match under {self._directory}",
                 fix="run `playhead prepare` on the recipe again",
             )
@@ -211,7 +211,7 @@ class CompressedFiles:
 
 
 def compressed_files(files: Files) -> CompressedFiles | None:
-    """The view of compressed files among the wrappers around a storage."""
+    """The decompressing wrapper among the wrappers around a storage."""
     found: Any = files
     while found is not None and not isinstance(found, CompressedFiles):
         found = getattr(found, "files", None)
@@ -219,7 +219,7 @@ def compressed_files(files: Files) -> CompressedFiles | None:
 
 
 def with_views(files: Files, cache_dir: str, on_missing: OnMissing) -> Files:
-    """Storage that sees compressed files; one that does already is left alone."""
+    """The storage wrapped to decompress files, unless it does so already."""
     if compressed_files(files) is not None:
         return files
     return CompressedFiles(files, os.path.join(cache_dir, DIRECTORY), on_missing)  # noqa: PTH118 - a text is kept
@@ -270,13 +270,13 @@ _left_by_forks: list[object] = []
 
 @atexit.register
 def _close_all() -> None:
-    """Rapidgzip ends the process with an abort where a file of it is still open at exit."""
+    """Close open files at exit: rapidgzip aborts the process if one is still open."""
     for opened in list(_decompressors):
         opened.close()
 
 
 def _after_fork() -> None:
-    """The threads of a decompressor are not in the child, where closing it would wait for them."""
+    """Drop decompressors in a fork without closing them: their threads do not exist there, so closing would hang."""
     _left_by_forks.extend(_decompressors)
     _decompressors.clear()
     for files in _all:
@@ -295,7 +295,7 @@ class _RawFile(io.RawIOBase):
         self._problem: PlayheadError | None = None
 
     def release(self) -> None:
-        """Let go of the storage: rapidgzip keeps what it was given."""
+        """Release the storage: rapidgzip keeps a reference to this object."""
         self.__dict__.pop("_file", None)
 
     def readable(self) -> bool:
@@ -329,7 +329,7 @@ class _RawFile(io.RawIOBase):
         return _NamedProblems(self)
 
     def problem(self, error: Exception) -> PlayheadError:
-        """What an error of a decompressor means: storage that failed, or bytes that are not right."""
+        """The meaning of a decompressor's error: the storage failed, or the bytes are broken."""
         if self._problem is not None:
             return self._problem
         return DataError(
@@ -342,7 +342,7 @@ class _RawFile(io.RawIOBase):
 
 @dataclass
 class _NamedProblems:
-    """Whatever a decompressor raises, as an error that names its file."""
+    """Convert any exception of a decompressor to an error that names its file."""
 
     raw: _RawFile
 
@@ -357,13 +357,13 @@ class _NamedProblems:
 def _read_whole(file: File) -> _View:
     """A gzip file read once, from its beginning to its end, its checksums compared.
 
-    Law: the points depend on the bytes of the file alone; with more than one thread they would not.
+    Law: the points depend only on the bytes of the file; with more than one thread they would not.
     """
     if file.read(0, len(_GZIP_MAGIC)) != _GZIP_MAGIC:
         raise DataError(
             f"{file.path}: is not a gzip file",
             found="an empty file" if file.size == 0 else f"first bytes {file.read(0, 8)!r}",
-            fix="compress it with `gzip`, or give it the name of what it is",
+            fix="compress it with `gzip`, or rename it to match its contents",
         )
     raw = _RawFile(file)
     decompressor = _gzip_file(raw)
@@ -394,7 +394,7 @@ def _zstd_file(raw: _RawFile) -> Any:
         except package.SeekableFormatError as error:
             path = raw.path
             raise DataError(
-                f"{path}: has no places at which reading could begin",
+                f"{path}: has no seek points",
                 found="an ordinary zstd file, or one that is truncated",
                 expected="zstd in the seekable format, or gzip",
                 fix=f"zstd -dc {path} | gzip > {path.removesuffix('.zst')}.gz, and name that file",
@@ -412,7 +412,7 @@ def _zstd_size(file: File) -> int:
 
 
 def _exactly(decompressor: Any, size: int) -> bytes:
-    """So many bytes, or all up to the end."""
+    """`size` bytes, or all up to the end."""
     data: bytes = decompressor.read(size)
     while len(data) < size:
         more = decompressor.read(size - len(data))

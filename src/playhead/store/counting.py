@@ -11,7 +11,7 @@ from playhead.store.files import Buffer, Files, Ranges, Stamp
 
 
 class CountingFiles:
-    """`counts` has the number of calls of each method, of ranges and of bytes asked for; those of a copy start at 0."""
+    """`counts` has the number of calls of each method, of ranges and of bytes requested; those of a copy start at 0."""
 
     def __init__(self, files: Files) -> None:
         self.files = files

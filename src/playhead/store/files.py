@@ -31,7 +31,7 @@ class Ranges(NamedTuple):
 
 
 class Files(Protocol):
-    """Storage. Threads may share one; it can be pickled, and the copy holds nothing open.
+    """Storage. Threads may share one; it can be pickled, and the copy has nothing open.
 
     What is added to storage (joined ranges, counters, a cache) is a wrapper with the same three methods, whose `files`
     is what it wraps. A storage may say by an optional method what its requests cost: see access.py.
@@ -40,7 +40,7 @@ class Files(Protocol):
     """
 
     def list(self, pattern: str) -> Sequence[str]:
-        """The files that a pattern names, sorted, and maybe none; one without a wildcard names itself, and must exist.
+        """The files that match a pattern, sorted; there may be none. A pattern without a wildcard must exist.
 
         `*`, `?` and `[...]` match within a part of a path, `**` any number of parts; names that begin with a dot only
         where the pattern has the dot.
@@ -80,13 +80,13 @@ class File:
         return bytes(self.files.read(self.path, self.stamp, Ranges([offset], [end]))[0])
 
     def pieces(self, piece_bytes: int = _PIECE_BYTES) -> Iterator[bytes]:
-        """The whole file, a request at a time: no large file runs into a time-out."""
+        """The whole file, one request at a time, so that a large file does not time out."""
         for offset in range(0, self.size, piece_bytes):
             yield self.read(offset, piece_bytes)
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """Some bytes of a file that are not read yet; `head` are those at their beginning that happen to be."""
+    """Some bytes of a file that are not read yet; `head` are those at their beginning that are already read."""
 
     file: File
     first: int
@@ -98,7 +98,7 @@ class Extent(msgspec.Struct, frozen=True):
         return self.end - self.first
 
     def read(self) -> bytes:
-        """The bytes. Law: all of them, of the file that was stamped; else it is a StoreError."""
+        """The bytes. Law: all of them, of the file that was stamped; otherwise it is a StoreError."""
         return bytes(self.part(0, self.size))
 
     def cut(self, first: int, end: int) -> Extent:
@@ -120,7 +120,7 @@ def open_file(files: Files, path: str) -> File:
 def list_files(files: Files, patterns: Sequence[str]) -> list[str]:
     """The files that the patterns name, in the order of the patterns and by name within one.
 
-    Law: no file is listed twice, and every pattern matches something: else it is an error.
+    Law: no file is listed twice, and every pattern matches a file; otherwise it is an error.
     """
     seen: dict[str, str] = {}
     for pattern in patterns:
@@ -147,14 +147,14 @@ def check_ranges(ranges: Ranges) -> None:
     """Refuse ranges that end before they begin, or begin before the file: a bug of the caller."""
     for first, end in zip(*ranges, strict=True):
         if not 0 <= first <= end:
-            raise ValueError(f"no range of bytes: {first} to {end}")
+            raise ValueError(f"invalid byte range: {first} to {end}")
 
 
 def check_buffers(ranges: Ranges, into: Sequence[memoryview]) -> None:
     """Refuse buffers that do not fit the ranges: a bug of the caller."""
     sizes = list(map(sub, ranges.ends, ranges.firsts))
     if [buffer.nbytes for buffer in into] != sizes:
-        raise ValueError("a buffer for each range is needed, of the size of the range")
+        raise ValueError("each range needs a buffer of its size")
     for buffer in into:
         if buffer.readonly or buffer.itemsize != 1 or buffer.ndim != 1 or not buffer.contiguous:
             raise ValueError("a buffer must be a writable, contiguous view of bytes")
@@ -165,7 +165,7 @@ def missing(path: str) -> DataError:
 
 
 def vanished(path: str) -> StoreError:
-    """A file that was there when it was stamped."""
+    """The error for a file that existed when it was stamped."""
     return StoreError(
         f"{path}: no such file",
         expected="the file that was indexed",
@@ -184,7 +184,7 @@ def changed(path: str, found: Stamp, expected: Stamp) -> StoreError:
 
 def too_short(path: str, first: int, end: int, size: int) -> StoreError:
     return StoreError(
-        f"{path}: ends before the bytes asked for",
+        f"{path}: is shorter than expected",
         found=f"{size:,} bytes from byte {first:,} on",
         expected=f"{end - first:,}",
         fix="restore the file, or run `playhead prepare` on the recipe again",

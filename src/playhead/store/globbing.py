@@ -10,7 +10,7 @@ __all__ = ["fixed_part", "has_magic", "matches"]
 
 
 def fixed_part(pattern: str) -> str:
-    """The parts before the first with a wildcard: what can be asked of a store."""
+    """The parts before the first wildcard: the prefix that a store can list."""
     parts = pattern.split("/")
     fixed = next((i for i, part in enumerate(parts[:-1]) if has_magic(part)), len(parts) - 1)
     return "/".join(parts[:fixed])

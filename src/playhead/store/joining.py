@@ -8,15 +8,15 @@ from operator import gt
 
 from playhead.store.files import Buffer, Files, Ranges, Stamp, check_buffers, check_ranges
 
-NEAR_BYTES = 1 << 14  # reading this much for nothing costs less than another request
+NEAR_BYTES = 1 << 14  # reading this many unneeded bytes costs less than another request
 MOST_JOINED_BYTES = 1 << 22
-STRAIGHT_BYTES = 1 << 16  # a range of this size, into a buffer, costs less by itself than a copy out of a run
-_COPIED_BYTES = 1 << 12  # bytes of this size on average are copied sooner than a view of them is made
+STRAIGHT_BYTES = 1 << 16  # reading a range of this size directly into a buffer costs less than a copy out of a run
+_COPIED_BYTES = 1 << 12  # below this average size copying bytes is faster than making a view
 
 
 @dataclass(frozen=True)
 class JoiningFiles:
-    """Law: what it reads is what the storage behind it reads, range by range."""
+    """Law: it reads the same bytes as the wrapped storage, range by range."""
 
     files: Files
     near_bytes: int = NEAR_BYTES
@@ -61,7 +61,7 @@ class JoiningFiles:
     def _far_apart(self, firsts: Sequence[int]) -> bool:
         """Whether ranges seem spread so widely that hardly any two are near; then sorting them is not worth its time.
 
-        A guess from a few of them: a wrong one costs time, and nothing else.
+        An estimate from a few ranges: a wrong one only costs time.
         """
         some = firsts[:: len(firsts) // 8 + 1]
         return max(some) - min(some) > 2 * self.near_bytes * len(firsts)
@@ -99,7 +99,7 @@ def join_ranges(ranges: Ranges, near_bytes: int, most_bytes: int) -> tuple[Range
 
 
 def _parts(runs: Sequence[Buffer], begins: Sequence[int], run_of: Sequence[int], ranges: Ranges) -> list[Buffer]:
-    """Each range out of its run: small ones as bytes of their own, others as views."""
+    """Each range out of its run: small ones as copies, others as views."""
     if sum(ranges.ends) - sum(ranges.firsts) > _COPIED_BYTES * len(run_of):
         runs = [memoryview(run) for run in runs]
     if len(runs) == 1:

@@ -39,7 +39,7 @@ FAILURES = {
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe must not wait for its writer
 MOST_OPEN = 256  # and at most a quarter of what the process may open
-_FEWEST_OPEN = 16  # however often descriptors run out
+_FEWEST_OPEN = 16  # even if descriptors run out again
 
 
 class LocalFiles:
@@ -54,7 +54,7 @@ class LocalFiles:
         return LocalFiles, (self._most_open,)
 
     def close(self) -> None:
-        """Keep nothing open any more. In a fork another thread may have held the lock: it is replaced."""
+        """Close everything. In a fork another thread may have held the lock: it is replaced."""
         self._open: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = Lock()
 
@@ -76,7 +76,7 @@ class LocalFiles:
     ) -> Sequence[Buffer]:
         if into is not None:
             check_buffers(ranges, into)
-        opened = self._opened(path, stamp)  # held while it is read: another thread may drop it meanwhile
+        opened = self._opened(path, stamp)  # referenced while it is read: another thread may drop it meanwhile
         try:
             found = opened.read(ranges) if into is None else opened.read_into(ranges, into)
             now = opened.stamp_now()
@@ -113,7 +113,7 @@ class LocalFiles:
         return opened
 
     def _newly_opened(self, path: str) -> _Opened:
-        """Where descriptors run out, tried once more with those closed that are not being read; fewer are kept then."""
+        """Retry once when descriptors run out, with unused files closed; fewer are kept open from then on."""
         try:
             try:
                 return _Opened(path)
@@ -166,7 +166,7 @@ class _Opened:
         return into
 
     def _in_pieces(self, data: bytes, first: int, end: int) -> bytes:
-        """A range that may not have come in one piece, whole."""
+        """The whole range, which may take several reads."""
         pieces, size = [data], len(data)
         while size < end - first:
             piece = os.pread(self._descriptor, end - first - size, first + size)
@@ -183,7 +183,7 @@ class _Opened:
         return too_short(self.path, first, end, size)
 
     def failure(self, ranges: Ranges, error: Exception) -> DataError | StoreError:
-        """What a failed read means: a range may be too long for memory because it is past the end of the file."""
+        """The error for a failed read: a range may be too long for memory because it is past the end of the file."""
         if isinstance(error, OSError):
             return unreadable(self.path, error)
         for first, end in zip(*ranges, strict=True):
@@ -227,7 +227,7 @@ def _stamp(path: str, found: os.stat_result) -> Stamp:
 
 
 def unreadable(path: str, error: OSError | ValueError) -> DataError | StoreError:
-    """What a failed call means: a DataError only where there is no such file."""
+    """The error for a failed call: a DataError only if the file does not exist."""
     if isinstance(error, ValueError) or error.errno in _NOT_THERE:  # ValueError: no file can have such a name
         return missing(path)
     return StoreError(

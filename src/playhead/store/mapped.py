@@ -1,7 +1,7 @@
-"""Whole files as arrays of bytes without a descriptor kept: small ones read, larger ones mapped and shared.
+"""Whole files as arrays of bytes without open descriptors: small ones read, larger ones mapped and shared.
 
 Python's `mmap` duplicates the descriptor (until 3.13, whose `trackfd=False` is the same as this), so libc is called.
-Only files of our own are mapped: one that is cut short under a map would end the process.
+Only our own files are mapped: truncating a mapped file would kill the process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Mapping:
 
 
 def load_bytes(path: str | Path) -> npt.NDArray[np.uint8]:
-    """The bytes of a file, not to be written to. A mapped one must not be cut short as long as they are in use."""
+    """The bytes of a file, read-only. A mapped file must not be truncated while they are in use."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
@@ -54,7 +54,7 @@ def load_bytes(path: str | Path) -> npt.NDArray[np.uint8]:
 
 
 def read_ahead(path: str | Path) -> None:
-    """Have the system start reading a file, in order, while we go on."""
+    """Ask the system to start reading a file sequentially in the background."""
     if not hasattr(os, "posix_fadvise"):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Files in the memory of this process, under `memory://` paths: for tests and for data that a program makes itself."""
+"""Files in the memory of this process, under `memory://` paths: for tests and for data made by the program itself."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class MemoryFiles:
         return MemoryFiles, ()
 
     def write(self, path: str, data: bytes) -> str:
-        """Put a file in place of whatever was at the path; returns the path."""
+        """Write a file, replacing any file at the path; returns the path."""
         assert path.startswith(SCHEME), path
-        # The mark is made of the contents, so that an index kept on disk is not taken for one of other data.
+        # The mark is made from the contents, so that an index on disk never matches other data.
         self._files[path] = bytes(data), Stamp(len(data), int(digest_bytes(data)[:_MARK_DIGITS], 16))
         return path
 

@@ -21,8 +21,8 @@ from playhead.store.remote_errors import asking
 
 _MOST_RETRIES = 6
 _RETRY_SECONDS = 90
-_REQUEST_SECONDS = 30  # which is also obstore's own time-out for buckets
-MOST_BYTES = 8 << 20  # in a request: it must end in time
+_REQUEST_SECONDS = 30  # also the default time-out of obstore for buckets
+MOST_BYTES = 8 << 20  # per request: it must finish before the time-out
 _MARK_DIGITS = 15  # 60 bits: a mark is a signed 64-bit number
 _SHORTER = "416 Range Not Satisfiable"
 _started: list[int] = []  # the process in which obstore's threads run
@@ -80,7 +80,7 @@ def _pieces(url: str, stamp: Stamp, first: int, end: int) -> Iterator[bytes]:
 def _piece(url: str, address: Address, stamp: Stamp, first: int, end: int) -> bytes:
     try:
         found, data = _answer(url, address, first, end)
-    except DataError as error:  # it was there when it was stamped
+    except DataError as error:  # it existed when it was stamped
         raise vanished(url) from error
     if found != stamp:
         raise changed(url, found, stamp)
@@ -117,7 +117,7 @@ def _listable(url: str) -> Address:
     address = address_of(url)
     if not address.can_list:
         raise DataError(
-            f"{url}: a web server lists nothing",
+            f"{url}: web servers cannot list files",
             expected="the address of each file",
             fix="name the files one by one, or with a brace pattern such as part-{000..127}.jsonl",
         )
@@ -125,14 +125,14 @@ def _listable(url: str) -> Address:
 
 
 def _stamp_of(about: Any) -> Stamp:
-    """Size, and a mark made of the entity tag; where a store gives none, of the time of the last change."""
+    """Size, and a mark made from the entity tag or, without one, from the time of the last change."""
     if tag := about["e_tag"]:
         return Stamp(about["size"], int(digest(tag)[:_MARK_DIGITS], 16))
     return Stamp(about["size"], int(about["last_modified"].timestamp() * 1e6))
 
 
 def _store(address: Address) -> Any:
-    """The client of a store. In a fork of a process that already used one it would wait forever: refused."""
+    """The client of a store. Refused in a fork of a process that already used one: it would hang."""
     if not _started:
         _started.append(os.getpid())
     if _started[0] != os.getpid():
@@ -146,7 +146,7 @@ def _store(address: Address) -> Any:
 
 @lru_cache(maxsize=64)
 def _client(store: str, environment: tuple[tuple[str, str], ...]) -> Any:  # noqa: ARG001 - obstore reads it itself
-    """A client as the environment was when it was made; another environment is another client."""
+    """A client for the current environment; a changed environment gets another client."""
     from obstore.store import from_url
 
     backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2}

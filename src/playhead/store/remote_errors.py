@@ -1,4 +1,4 @@
-"""What an object store refuses, as error messages: what was asked, what it answered, and how to fix it."""
+"""Errors of object stores as messages: the request, the response, and how to fix it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _ENDPOINTS = {
     "az": "AZURE_STORAGE_ENDPOINT (with AZURE_ALLOW_HTTP=true for an http:// one) and AZURE_STORAGE_ACCOUNT_NAME",
 }
 _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
-_REFUSED = ("401 Unauthorized", "403 Forbidden")  # listing is refused without an exception of its own
+_REFUSED = ("401 Unauthorized", "403 Forbidden")  # a refused listing has no specific exception
 _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 
 
 @contextmanager
 def asking(url: str, address: Address) -> Iterator[None]:
-    """Law: whatever the store or the network does, what comes out is an error that names the URL.
+    """Law: whatever the store or the network does, the result is an error that names the URL.
 
-    The client's own error is left out of it: its addresses have queries.
+    The client's own error is left out: its addresses contain queries.
     """
     from obstore.exceptions import BaseError
 
@@ -48,14 +48,14 @@ def explained(url: str, address: Address, error: Exception) -> DataError | Store
     refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
     if no_credentials or refused or any(sign in answer for sign in _REFUSED):
         return StoreError(
-            f"{url}: there are no credentials for it" if no_credentials else f"{url}: you may not read it",
+            f"{url}: no credentials" if no_credentials else f"{url}: access denied",
             found=answer,
             expected=f"credentials in {_CREDENTIALS[kind]}" if kind in _CREDENTIALS else "a public address",
             fix="set these environment variables, or ask the owner for the right to read it",
         )
     if isinstance(error, NotSupportedError):
         return StoreError(
-            f"{url}: its server does not give byte ranges",
+            f"{url}: its server does not support byte ranges",
             found=answer,
             expected="a server that answers Range requests",
             fix="copy the file to a bucket or a disk",

@@ -1,4 +1,4 @@
-"""Files by what their path begins with: local paths, URLs of object stores, `memory://`."""
+"""Files by the scheme of their path: local paths, URLs of object stores, `memory://`."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class SchemeFiles:
 
 
 def all_files(cache_dir: str | None = None, on_missing: OnMissing = "build") -> Files:
-    """Every kind of path, near ranges read together, and compressed lines seen decompressed.
+    """Every kind of path, with near ranges read together and files of lines decompressed.
 
-    `cache_dir` is that of a recipe, where `prepare` keeps what it takes to read in the middle of a gzip file;
-    `on_missing` says what becomes of a file of which it has nothing.
+    `cache_dir` is that of a recipe, where `prepare` keeps the seek points of gzip files; `on_missing` says how a file
+    without them is handled.
     """
     files = SchemeFiles()
     return JoiningFiles(CompressedFiles(files) if cache_dir is None else with_views(files, cache_dir, on_missing))

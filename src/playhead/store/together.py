@@ -20,9 +20,9 @@ R = TypeVar("R")
 
 
 def ask_together(files: Files, paths: Sequence[str], ask: Callable[[int], R]) -> list[R]:
-    """What `ask(i)` gives for each path i, in the order of the paths; `ask` requests what it wants of `files`.
+    """The result of `ask(i)` for each path i, in the order of the paths; `ask` makes its requests to `files`.
 
-    Law: the results are those of asking one after another, and so is the exception: that of the first path that fails.
+    Law: results and exceptions are those of sequential calls: the exception is that of the first path that fails.
     """
     if len(paths) < 2 or num_costly(files, paths) < 2:
         return [ask(i) for i in range(len(paths))]
@@ -62,4 +62,4 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(MOST_IN_FLIGHT - 1, thread_name_prefix="playhead-requests")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # the threads are not in the child
+os.register_at_fork(after_in_child=_threads.cache_clear)  # the threads do not exist in the child

@@ -1,4 +1,4 @@
-"""Files and directories written whole or not at all: a temporary one beside it, fsync, rename.
+"""Files and directories written atomically: a temporary one beside it, fsync, rename.
 
 Nothing is written through a memory map: a full disk would end the process instead of raising.
 """
@@ -30,7 +30,7 @@ _REMEDIES = FAILURES | {
 
 @contextmanager
 def writing_to(path: str | Path) -> Iterator[None]:
-    """Turn an operating system's refusal to write into an error that names the path and the remedy."""
+    """Convert an OSError from writing to an error that names the path and the fix."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def writing_to(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: str | Path, buffer_bytes: int = -1) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `path` when the block ends and vanishes when it fails."""
+    """A file to write, which replaces `path` when the block ends and is removed when it fails."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -70,7 +70,7 @@ def fresh_directory(path: Path) -> Path:
 
 
 def swap_directory(new: Path, target: Path) -> None:
-    """Let `new` take the place of `target`.
+    """Replace `target` by `new`.
 
     Law: a kill at any moment leaves the old, the new, or (with `target` missing) something to be prepared
     again; never a mixture.

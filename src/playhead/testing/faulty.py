@@ -23,7 +23,7 @@ def never(number: int, method: str, path: str) -> Fault | None:  # noqa: ARG001 
 class FaultyFiles:
     """Storage with latency and faults.
 
-    Every request first takes `latency_seconds`; where that is not 0, readers are told that requests cost. Then
+    Every request first takes `latency_seconds`; where that is not 0, readers treat requests as expensive. Then
     `fail(number, method, path)` says how it fails, if at all: the number of the request in this process, from 0,
     "list", "stamp" or "read", and its path. The faults:
 

@@ -78,7 +78,7 @@ class FormatCase:
         return index
 
     def reader(self, index: Index) -> Read:
-        """A reader of its own, which gives the samples of raw rows."""
+        """A new reader, which returns the samples of raw rows."""
         layout, files = self.layout, self._files()
         reader = layout.registered.format.open(layout.leaf.source, files)
 

@@ -81,7 +81,7 @@ def _rows_are_scanned_and_read(trial: _FormatTrial) -> None:
     }
     read = case.reader(index)
     found = {name: read(rows) for name, rows in orders.items()}
-    for name, rows in orders.items():  # after all were read: what a reader gave must stay as it is
+    for name, rows in orders.items():  # after all were read: samples that a reader returned must not change
         _expect_samples(trial, rows, found[name], f"read {name}")
     for row in forward:
         _expect_samples(trial, [row], read([row]), "read alone, by a reader that read others before")
@@ -129,7 +129,7 @@ def _of_files_cut_short_come_right_samples_or_errors(trial: _FormatTrial) -> Non
             )
             for found in outcome.samples.values():
                 right = any(_same(found, known) for known in trial.samples)
-                _expect(right, f"{outcome.what}: gives a wrong sample, {found!r}")
+                _expect(right, f"{outcome.what}: returns a wrong sample, {found!r}")
 
 
 def _a_broken_row_is_named_and_breaks_no_other(trial: _FormatTrial) -> None:
@@ -158,7 +158,7 @@ _LAWS = (
 
 
 class _Outcome:
-    """What comes of files that are broken: the samples that can be read, by raw row. Every error must name the file."""
+    """The outcome of reading broken files: the readable samples, by raw row. Every error must name the file."""
 
     def __init__(self, trial: _FormatTrial, what: str, broken: dict[str, bytes], located: bool) -> None:
         self.what, self._trial = what, trial
@@ -209,7 +209,7 @@ def _indexed(trial: _FormatTrial, case: FormatCase) -> Index:
 
 
 def _places(trial: _FormatTrial) -> Iterator[tuple[str, int, int, int]]:
-    """Where every row has its bytes: file, row, first byte and end. Compressed files are left out."""
+    """The bytes of every row: file, row, first byte and end. Compressed files are left out."""
     case = trial.case()
     index = case.index()
     rows: Rows = index.locate(np.arange(index.meta.num_rows))

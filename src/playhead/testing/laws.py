@@ -1,4 +1,4 @@
-"""Laws tried one after another: whatever goes wrong is an AssertionError that names the law."""
+"""Laws checked one after another: any failure is an AssertionError that names the law."""
 
 from __future__ import annotations
 

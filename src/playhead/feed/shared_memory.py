@@ -1,9 +1,9 @@
-"""Memory that worker processes and their owner share, in segments that are used again and again: the owner's side.
+"""Shared memory of worker processes and their owner, in buffers that are reused: the owner's side.
 
-A segment is memory without a name, known by its descriptor alone: nothing is left behind, whichever process is killed.
-The owner makes segments and sends every worker their descriptors. Free segments are numbers in a pipe that all workers
+A buffer is anonymous memory, known only by its descriptor: nothing is left behind, whichever process is killed.
+The owner makes buffers and sends every worker their descriptors. Free buffers are numbers in a pipe that all workers
 read from: a worker takes one for the arrays of a batch (`feed/arena.py`), and the owner returns it to the pipe when
-nothing refers to those arrays any more. A segment that is not wanted again is retired: all forget it.
+nothing refers to those arrays any more. A buffer that is no longer needed is retired: all processes unmap it.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from playhead.store.local import FAILURES
 Span = tuple[int, int]  # offset and size, in bytes
 Announce = Callable[[int, int | None], None]
 
-NUMBER = struct.Struct("=i")  # a free segment, in the pipe
-GROWTH_BYTES = 1 << 18  # sizes of segments are multiples of it
-_RECENT = 32  # batches: what they needed is what the next ones are expected to need
+NUMBER = struct.Struct("=i")  # a free buffer, in the pipe
+GROWTH_BYTES = 1 << 18  # sizes of buffers are multiples of it
+_RECENT = 32  # batches: the next ones are expected to need as much
 _FAR_LARGER = 2
-_MEMFD_BLOCKED = (errno.ENOSYS, errno.EPERM, errno.EACCES)  # as sandboxes have it
-_MAP_FIXED = 0x10  # on every system that has the call
+_MEMFD_BLOCKED = (errno.ENOSYS, errno.EPERM, errno.EACCES)  # as in sandboxes
+_MAP_FIXED = 0x10  # the same value on all supported systems
 
 
-class Segments:
-    """The owner's side. `free` is the pipe's end to write to. `announce` sends every worker the number and the
-    descriptor of a new segment, or the number of a retired one and None.
+class SharedBuffers:
+    """The buffers of a pool. `free` is the write end of the pipe. `announce` sends every worker the number and the
+    descriptor of a new buffer, or the number of a retired one and None.
 
-    There are as many segments as batches are made ahead. Where the user keeps batches, more are made, up to `most`;
-    from then on arrays are copied out of their segment. Laws: a segment is not written to while anything refers to
-    its memory, in this process or in a fork of it; a worker never waits for a segment while the owner waits for its
+    There are as many buffers as batches are made ahead. Where the user keeps batches, more are made, up to `most`;
+    from then on arrays are copied out of their buffer. Laws: a buffer is not written to while anything refers to
+    its memory, in this process or in a fork of it; a worker never waits for a buffer while the owner waits for its
     result.
     """
 
@@ -50,15 +50,15 @@ class Segments:
         self._free: int | None = free
         self._announce = announce
         self._usual = num_workers * lookahead
-        self._lookahead_elsewhere = (num_workers - 1) * lookahead  # what other workers may hold of later batches
+        self._lookahead_elsewhere = (num_workers - 1) * lookahead  # buffers that others may hold for later batches
         self.most = 2 * self._usual + 2
         self._numbers = count()
         self._descriptors: dict[int, int] = {}
         self._mappings: dict[int, mmap.mmap] = {}
         self._held: dict[int, weakref.ref[Any]] = {}
-        self._retired: deque[int] = deque()  # and not forgotten yet
+        self._retired: deque[int] = deque()  # and not closed yet
         self._needed_lately: deque[int] = deque(maxlen=_RECENT)
-        self._used_lately: deque[int] = deque(maxlen=_RECENT)  # bytes of a segment
+        self._used_lately: deque[int] = deque(maxlen=_RECENT)  # bytes of a buffer
 
     def __len__(self) -> int:
         return len(self._descriptors) - len(self._retired)
@@ -67,7 +67,7 @@ class Segments:
         self.close()
 
     def close(self) -> None:
-        """Forget all segments, and close the pipe. Arrays in the user's hands keep their memory."""
+        """Close all buffers and the pipe. Arrays that the user holds keep their memory."""
         self._held.clear()
         self._mappings.clear()
         self._retired.clear()
@@ -78,7 +78,7 @@ class Segments:
             os.close(free)
 
     def prepare_to_wait(self) -> None:
-        """To be called before the owner waits: let there be a segment for the batch it waits for."""
+        """Call before the owner waits: ensures that there is a buffer for the batch it waits for."""
         while self._retired:
             self._forget(self._retired.popleft())
         self._needed_lately.append(self._needed())
@@ -90,17 +90,17 @@ class Segments:
                     return
                 if not self._held:
                     raise out_of_resources("no shared memory can be made for worker processes", error) from error
-                # The memory that the user has kept longest stays his without its descriptor, which then is free.
+                # The memory that the user has held longest stays mapped without its descriptor, which is then free.
                 self.most = len(self)
                 number = min(self._held, default=-1)
-                if self._held.pop(number, None) is not None:  # else it was released meanwhile
+                if self._held.pop(number, None) is not None:  # otherwise it was released meanwhile
                     self._forget(number)
             else:
                 self._add(descriptor)
 
-    def views(self, segment: tuple[int, int], spans: Sequence[Span]) -> list[memoryview]:
-        """Spans of a segment (its number and capacity) that a worker has filled; it is free when none is in use."""
-        number, capacity = segment
+    def views(self, buffer: tuple[int, int], spans: Sequence[Span]) -> list[memoryview]:
+        """Spans of a buffer (its number and capacity) filled by a worker; it is free when none is referenced."""
+        number, capacity = buffer
         self._used_lately.append(max(offset + size for offset, size in spans))
         try:
             mapping = self._mapped(number, capacity)
@@ -114,16 +114,16 @@ class Segments:
             copies = [memoryview(bytearray(whole[offset : offset + size])) for offset, size in spans]
             self._give_back(number)
             return copies
-        # Arrays hold on to the object that their buffer comes from. A mapping stays; this is its stand-in for one use.
+        # Arrays keep a reference to the object that provides their buffer. The mapping stays; this stand-in is per use.
         stand_in = (ctypes.c_char * len(mapping)).from_buffer(mapping)
         self._held[number] = weakref.ref(stand_in, partial(_released, weakref.ref(self), number))
         whole = memoryview(stand_in).cast("B")
         return [whole[offset : offset + size] for offset, size in spans]
 
     def forked(self, *, in_child: bool) -> None:
-        """To be called after a fork, in both processes: each has what was in use for itself from now on.
+        """Call after a fork, in both processes: memory in use becomes private to each.
 
-        What one writes there the other does not see, and workers never write there again.
+        Writes of one process are not visible to the other, and workers never write there again.
         """
         for number, reference in list(self._held.items()):
             memory = reference()
@@ -135,12 +135,12 @@ class Segments:
             self.close()
 
     def released(self, number: int) -> None:
-        """Nothing refers to a segment's memory any more. May be called at any moment, in any thread."""
+        """Called when nothing refers to a buffer's memory any more, by the thread that drops the last reference."""
         if self._held.pop(number, None) is not None:
             self._give_back(number)
 
     def _needed(self) -> int:
-        """How many segments there must be for a worker to have one whatever the others hold."""
+        """The number of buffers needed so that a worker has one, however many the others hold."""
         return self._lookahead_elsewhere + 1 + len(self._held)
 
     def _mapped(self, number: int, capacity: int) -> mmap.mmap:
@@ -161,11 +161,11 @@ class Segments:
         self._announce(number, None)
 
     def _give_back(self, number: int) -> None:
-        """Let workers have a segment again, unless recent batches needed fewer, or far smaller ones."""
+        """Return a buffer to the workers, unless recent batches needed fewer or far smaller ones."""
         capacity = len(self._mappings.get(number, b""))
-        used = max([0, *self._used_lately])  # a list is made in one go: another thread may add meanwhile
-        is_one_too_many = len(self) > max([self._usual, *self._needed_lately])
-        if is_one_too_many or capacity > _FAR_LARGER * used + GROWTH_BYTES:
+        used = max([0, *self._used_lately])  # building a list is atomic: another thread may append meanwhile
+        is_surplus = len(self) > max([self._usual, *self._needed_lately])
+        if is_surplus or capacity > _FAR_LARGER * used + GROWTH_BYTES:
             self._retired.append(number)
         else:
             self._write_free(number)
@@ -177,13 +177,13 @@ class Segments:
 
 
 def out_of_resources(problem: str, error: OSError) -> StoreError:
-    """The error where the system refuses what worker processes need."""
+    """The error for resources of worker processes that the system refuses."""
     fix = FAILURES.get(error.errno or 0, "use fewer workers, or worker threads")
     return StoreError(problem, found=str(error), fix=fix)
 
 
-def _released(segments: weakref.ref[Segments], number: int, _: object) -> None:
-    found = segments()
+def _released(buffers: weakref.ref[SharedBuffers], number: int, _: object) -> None:
+    found = buffers()
     if found is not None:
         found.released(number)
 
@@ -196,7 +196,7 @@ def _read(file: Any, offset: int, size: int) -> memoryview:
 
 
 def _make_private(memory: Any, descriptor: int) -> None:
-    """Map a segment anew, at the address where it is mapped: a page that is written to becomes this process's own."""
+    """Remap a buffer privately at the same address: a page that is written to becomes a copy of this process."""
     mapped_at = ctypes.CDLL(None).mmap
     mapped_at.restype = ctypes.c_void_p
     mapped_at.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -211,7 +211,7 @@ def _new_descriptor() -> int:
         except OSError as error:
             if error.errno not in _MEMFD_BLOCKED:
                 raise
-    from _posixshmem import shm_open, shm_unlink  # type: ignore[import-not-found]  # of multiprocessing.shared_memory
+    from _posixshmem import shm_open, shm_unlink  # type: ignore[import-not-found]  # used by multiprocessing.shared_memory
 
     name = f"/playhead-{secrets.token_hex(8)}"
     descriptor = shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)

@@ -25,7 +25,7 @@ import loader_maps
 from deliveries import npy, seen, stream
 from playhead import Loader, Recipe, StoreError
 from playhead.feed.arena import SMALLEST_SHARED_BYTES, Arena
-from playhead.feed.segments import Segments
+from playhead.feed.shared_memory import SharedBuffers
 from playhead.feed.transport import pack, unpack
 from playhead.prepare import prepare
 from small_data import write_tar
@@ -51,12 +51,12 @@ def descriptors() -> int:
 
 
 def mapped() -> int:
-    """The segments that this process has mapped."""
+    """The buffers that this process has mapped."""
     return Path("/proc/self/maps").read_text().count("memfd:playhead")
 
 
 @pytest.mark.parametrize(("workers", "lookahead"), [(1, 1), (2, 1), (2, 2), (3, 2)])
-def test_a_loop_that_lets_go_of_its_batches_uses_as_many_segments_as_are_made_ahead(
+def test_a_loop_that_lets_go_of_its_batches_uses_as_many_buffers_as_are_made_ahead(
     heavy: Any, workers: int, lookahead: int
 ) -> None:
     recipe, expected = heavy
@@ -64,19 +64,19 @@ def test_a_loop_that_lets_go_of_its_batches_uses_as_many_segments_as_are_made_ah
         found = []
         for batch in islice(loader, NUM_BATCHES):
             found.append(seen(batch))
-            num_segments = len(loader._pool._segments)
+            num_buffers = len(loader._pool._buffers)
         assert found == expected
         # With one batch ahead a worker has another to fill while its first is in the user's hands.
-        assert num_segments == max(workers * lookahead, (workers - 1) * lookahead + 2)
+        assert num_buffers == max(workers * lookahead, (workers - 1) * lookahead + 2)
 
 
-def test_batches_that_are_kept_are_never_overwritten_and_segments_stay_within_their_bound(heavy: Any) -> None:
+def test_batches_that_are_kept_are_never_overwritten_and_buffers_stay_within_their_bound(heavy: Any) -> None:
     recipe, expected = heavy
     with Loader(recipe, workers=2) as loader:
         kept = list(islice(loader, NUM_BATCHES))
-        segments = loader._pool._segments
-        assert len(segments) == segments.most < NUM_BATCHES
-        assert len(segments._held) == (2 + 1) * 2 + 1  # the others are copies
+        buffers = loader._pool._buffers
+        assert len(buffers) == buffers.most < NUM_BATCHES
+        assert len(buffers._held) == (2 + 1) * 2 + 1  # the others are copies
         assert [seen(batch) for batch in kept] == expected
     assert [seen(batch) for batch in kept] == expected  # and after the workers are gone
     del kept
@@ -92,11 +92,11 @@ def test_a_slice_of_a_slice_keeps_its_memory_and_the_last_reference_frees_it(hea
         for batch in islice(batches, NUM_BATCHES - 1):
             del batch
         assert np.array_equal(part, values)
-        held = loader._pool._segments._held
+        held = loader._pool._buffers._held
         assert len(held) == 1
         del part
         assert len(held) == 0
-        assert len(loader._pool._segments) <= 3
+        assert len(loader._pool._buffers) <= 3
 
 
 def test_what_a_fork_of_the_owner_lets_go_of_stays_in_use(heavy: Any) -> None:
@@ -159,7 +159,7 @@ def test_an_iteration_left_in_the_middle_keeps_its_workers_and_goes_on(heavy: An
         assert found == expected[:8]
 
 
-def test_without_memfd_segments_are_unlinked_shared_memory(heavy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memfd_buffers_are_unlinked_shared_memory(heavy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, expected = heavy
     monkeypatch.delattr(os, "memfd_create")
     with Loader(recipe, workers=2) as loader:
@@ -179,7 +179,7 @@ def test_where_shared_memory_has_no_room_batches_travel_through_pipes(heavy: Any
 
 
 @pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
-def test_where_memfd_is_blocked_segments_are_unlinked_shared_memory(
+def test_where_memfd_is_blocked_buffers_are_unlinked_shared_memory(
     heavy: Any, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def blocked(*_: Any) -> int:
@@ -235,7 +235,7 @@ def test_a_default_time_out_of_sockets_does_not_matter(heavy: Any) -> None:
 
 
 def shared_bytes(loader: Loader) -> int:
-    return sum(os.fstat(descriptor).st_size for descriptor in loader._pool._segments._descriptors.values())
+    return sum(os.fstat(descriptor).st_size for descriptor in loader._pool._buffers._descriptors.values())
 
 
 def test_fields_of_dates_take_no_more_memory_from_batch_to_batch(tmp_path: Path) -> None:
@@ -246,16 +246,16 @@ def test_fields_of_dates_take_no_more_memory_from_batch_to_batch(tmp_path: Path)
     assert max(shared for _, shared in sizes) <= 3 << 18
 
 
-def test_segments_that_were_made_for_batches_kept_go_with_them(heavy: Any) -> None:
+def test_buffers_that_were_made_for_batches_kept_go_with_them(heavy: Any) -> None:
     recipe, _ = heavy
     with Loader(recipe, workers=2) as loader:
         batches = iter(loader)
         kept = list(islice(batches, 10))
-        assert len(loader._pool._segments) == 10
+        assert len(loader._pool._buffers) == 10
         kept.clear()
         for batch in islice(batches, 60):
             del batch
-        assert len(loader._pool._segments) == 4
+        assert len(loader._pool._buffers) == 4
 
 
 def test_the_memory_of_a_batch_that_is_far_larger_than_the_others_is_given_back(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_the_memory_of_a_batch_that_is_far_larger_than_the_others_is_given_back(
     assert sizes[99][1] < 4 << 20
 
 
-def test_no_descriptor_for_a_segment_is_an_error_that_says_so(heavy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_descriptor_for_a_buffer_is_an_error_that_says_so(heavy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: Any) -> int:
         raise OSError(24, os.strerror(24))
 
@@ -284,7 +284,7 @@ def test_no_descriptor_for_a_segment_is_an_error_that_says_so(heavy: Any, monkey
 
 
 @pytest.fixture(scope="module")
-def ends() -> Iterator[tuple[Arena, Segments]]:
+def ends() -> Iterator[tuple[Arena, SharedBuffers]]:
     """Both ends in one process, joined by a real pipe."""
     arena: list[Arena] = []
     reader, writer = os.pipe()
@@ -296,9 +296,9 @@ def ends() -> Iterator[tuple[Arena, Segments]]:
         else:
             arena[0].announced(number, os.dup(descriptor))
 
-    segments = Segments(1, 2, writer, announce)
-    yield arena[0], segments
-    segments.close()
+    buffers = SharedBuffers(1, 2, writer, announce)
+    yield arena[0], buffers
+    buffers.close()
 
 
 DTYPES = st.one_of(
@@ -330,9 +330,9 @@ def frozen(value: Any) -> Any:
 @settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=3), st.data())
 def test_what_arrives_is_what_was_sent_whatever_it_is_made_of(
-    ends: tuple[Arena, Segments], values: list[Any], data: st.DataObject
+    ends: tuple[Arena, SharedBuffers], values: list[Any], data: st.DataObject
 ) -> None:
-    arena, segments = ends
+    arena, buffers = ends
     arrivals = []
     for given_value in values[:2]:
         value = given_value
@@ -342,20 +342,20 @@ def test_what_arrives_is_what_was_sent_whatever_it_is_made_of(
         elif isinstance(value, np.ndarray) and value.ndim and data.draw(st.booleans()):
             value = data.draw(st.sampled_from([value[::-1], value.T, value[::2]]))
         expected = frozen(pickle.loads(pickle.dumps(value, protocol=5)))  # noqa: S301
-        segments.prepare_to_wait()
+        buffers.prepare_to_wait()
         message = pack(value, arena)
-        arrivals.append((unpack(message, segments), expected))
+        arrivals.append((unpack(message, buffers), expected))
     for found, expected in arrivals:
         assert frozen(found) == expected
-    assert len(segments) <= segments.most
+    assert len(buffers) <= buffers.most
 
 
-def test_what_is_made_in_a_segment_and_not_sent_leaves_no_trace_there(ends: tuple[Arena, Segments]) -> None:
-    arena, segments = ends
-    segments.prepare_to_wait()
+def test_what_is_made_in_a_buffer_and_not_sent_leaves_no_trace_there(ends: tuple[Arena, SharedBuffers]) -> None:
+    arena, buffers = ends
+    buffers.prepare_to_wait()
     for _ in range(5):
         arena.empty((1_000_000,), np.uint8)
-        assert unpack(pack("small", arena), segments) == "small"
+        assert unpack(pack("small", arena), buffers) == "small"
         assert arena._used == 0
     assert len(arena._mappings[arena._number]) < 2_000_000
 
@@ -372,24 +372,24 @@ def test_what_is_made_in_a_segment_and_not_sent_leaves_no_trace_there(ends: tupl
     ],
     ids=["transposed", "backwards", "dates", "records", "bytes and text", "numbers"],
 )
-def test_whatever_is_large_goes_through_shared_memory(ends: tuple[Arena, Segments], value: Any) -> None:
-    arena, segments = ends
-    segments.prepare_to_wait()
+def test_whatever_is_large_goes_through_shared_memory(ends: tuple[Arena, SharedBuffers], value: Any) -> None:
+    arena, buffers = ends
+    buffers.prepare_to_wait()
     message = pack(value, arena)
     assert len(message) < 1_000
-    assert frozen(unpack(message, segments)) == frozen(pickle.loads(pickle.dumps(value, protocol=5)))  # noqa: S301
+    assert frozen(unpack(message, buffers)) == frozen(pickle.loads(pickle.dumps(value, protocol=5)))  # noqa: S301
 
 
-def test_arrays_made_in_a_segment_are_not_copied_to_be_sent(ends: tuple[Arena, Segments]) -> None:
-    arena, segments = ends
-    segments.prepare_to_wait()
+def test_arrays_made_in_a_buffer_are_not_copied_to_be_sent(ends: tuple[Arena, SharedBuffers]) -> None:
+    arena, buffers = ends
+    buffers.prepare_to_wait()
     made = [arena.empty((100, 1_000), np.float32), arena.empty((5, 50_000), np.int64), arena.empty((3,), np.int64)]
     for number, array in enumerate(made):
         array[...] = number
     used = arena._used
     message = pack(made, arena)
     assert len(message) < 1_000
-    found = unpack(message, segments)
+    found = unpack(message, buffers)
     assert used >= 100 * 1_000 * 4 + 5 * 50_000 * 8
     assert [array.shape for array in found] == [array.shape for array in made]
     made[0][:] = 7  # the same memory, seen by the other end
