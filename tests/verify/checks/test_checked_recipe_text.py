@@ -18,10 +18,10 @@ def test_a_sound_recipe_has_no_errors_and_no_warnings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "place", "words"),
     [
-        ({"seed": "randomized"}, "seed", "is not what is expected here"),
-        ({"batching": {"type": "fixed", "size": 0}}, "batching.size", "is not what is expected here"),
-        ({"fuse": "zip"}, "fuse", "there is only one sub-stream"),
-        ({"windowsize": 8}, "windowsize", "there is no such key"),
+        ({"seed": "randomized"}, "seed", "invalid value"),
+        ({"batching": {"type": "fixed", "size": 0}}, "batching.size", "invalid value"),
+        ({"fuse": "zip"}, "fuse", "needs several sub-streams"),
+        ({"windowsize": 8}, "windowsize", "unknown key"),
         ({"lanes": 3, "balance": 2}, "balance", "must divide the lanes"),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_file_that_is_not_yaml_is_an_error_at_its_line(tmp_path: Path) -> None
 
 
 def test_a_recipe_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    assert "there is no such recipe file" in the_one("PH001", tmp_path / "recipe.yaml").problem
+    assert "no such recipe file" in the_one("PH001", tmp_path / "recipe.yaml").problem
 
 
 def test_a_seed_that_is_not_set_is_found(tmp_path: Path) -> None:
