@@ -76,7 +76,10 @@ BAD_PAGES = {
     "bash": ("```bash\ntrue\n```\n", "kind `bash`"),
     "no kind": ("```\ntrue\n```\n", "kind ``"),
     "broken YAML": ("```yaml\na: [\n```\n", "ParserError"),
-    "a broken recipe": ("```yaml\nsources: []\nbatching: {type: fixed, size: 1}\n```\n", "RecipeError: sources: there"),
+    "a broken recipe": (
+        "```yaml\nsources: []\nbatching: {type: fixed, size: 1}\n```\n",
+        "RecipeError: sources: is empty",
+    ),
     "a name of another page": ("```python\nrecipe\n```\n", "NameError"),
     "an open fence": ("```python\n1\n", "not closed"),
 }

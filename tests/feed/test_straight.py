@@ -16,7 +16,7 @@ import pytest
 from deliveries import npy
 from playhead import Loader, Recipe, StoreError
 from playhead.prepare import prepare
-from playhead.store import MEMORY, CountingFiles, all_files
+from playhead.store import MEMORY, Access, CountingFiles, all_files
 from small_data import write_tar
 
 UNIT = 20_000  # numbers; a row is well above what is read at once
@@ -43,6 +43,13 @@ class SeeingFiles(CountingFiles):
         found = self.other if into is None else self.straight
         found += [(path, first, end) for first, end in zip(*ranges, strict=True)]
         return super().read(path, stamp, ranges, into)
+
+
+class CostlyFiles(CountingFiles):
+    """As on a network."""
+
+    def access(self, _path: str) -> Access:
+        return Access(requests_cost=True)
 
 
 def contents(i: int) -> dict[str, bytes]:
@@ -140,7 +147,7 @@ def test_every_array_is_read_once_and_straight_into_its_place(folder: Path) -> N
     assert sum(len(batch["npy"]) for batch in batches) == NUM_ROWS
 
 
-def test_rows_of_a_store_are_read_whole_and_once() -> None:
+def test_rows_of_a_store_where_requests_cost_are_read_whole_and_once() -> None:
     members = [(f"{i}.npy", contents(i)["npy"]) for i in range(4)]
     with tempfile.TemporaryDirectory() as name:
         path = MEMORY.write("memory://straight/good-0.tar", write_tar(Path(name) / "a.tar", members).read_bytes())
@@ -154,7 +161,7 @@ def test_rows_of_a_store_are_read_whole_and_once() -> None:
             }
         )
         prepare(recipe, processes=False)
-        files = SeeingFiles(all_files())
+        files = SeeingFiles(CostlyFiles(all_files()))
         with Loader(recipe, rank=0, world_size=1, files=files) as loader:
             (batch,) = loader
         assert not files.straight

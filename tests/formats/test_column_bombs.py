@@ -55,7 +55,9 @@ def test_values_that_are_stored_once_take_their_memory_once(tmp_path: Path, name
         assert (tmp_path / name).stat().st_size < 40_000
     else:
         (tmp_path / name).write_bytes(stream(table, ROWS))
-    command = [sys.executable, "-c", MEASURED, str(tmp_path), name, *(["scanned"] if scanned else [])]
+    tests = Path(__file__).parent.parent
+    code = f"import sys; sys.path.insert(0, {str(tests)!r})\n{MEASURED}"
+    command = [sys.executable, "-c", code, str(tmp_path), name, *(["scanned"] if scanned else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 400_000  # of the 3,000,000 kB that they would take

@@ -92,14 +92,32 @@ def _feed(pool: Executor, queue: _Queue[J], workers: int, done: Done[J]) -> None
             done(job, _died(job, names))
 
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Start a worker with SIGINT ignored, which it inherits: its parent ends it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    """Start a worker with SIGINT blocked, which it inherits: its parent ends it.
+
+    Python runs handlers in the main thread also while that thread blocks the signal, if another thread receives it. A
+    worker whose start is interrupted prints a traceback, so handlers wait too.
+    """
+    pending: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in _STOPPING if in_main}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, lambda received, _: pending.append(received))
         yield
     finally:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if pending:
+        signal.raise_signal(pending[0])
 
 
 def _begin_worker() -> None:
