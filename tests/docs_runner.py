@@ -60,7 +60,20 @@ def blocks(text: str) -> list[Block]:
 
 
 def run_page(page: Path, directory: Path) -> None:
-    """Run every block of a page; the working directory must already be `directory`."""
+    """Run every block of a page; the working directory must already be `directory`.
+
+    Modules that the page writes are forgotten afterwards: another page may have others of the same names.
+    """
+    before = set(sys.modules)
+    try:
+        _run_blocks(page, directory)
+    finally:
+        for name in set(sys.modules) - before:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(f"{directory}{os.sep}"):
+                del sys.modules[name]
+
+
+def _run_blocks(page: Path, directory: Path) -> None:
     text = page.read_text(encoding="utf-8")
     setup = _SETUP.match(text)
     if setup:

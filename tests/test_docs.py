@@ -11,7 +11,7 @@ from playhead.recipe.field_docs import FIELD_DOCS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-HEAVY = {"trainers.md": pytest.mark.trainers}
+HEAVY = {"trainers.md": pytest.mark.trainers, "verify.md": pytest.mark.full}
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, marks=HEAVY.get(page.name, ()), id=page.name) for page in PAGES])

@@ -75,6 +75,7 @@ def test_no_process_of_the_demo_is_left(told: tuple[subprocess.CompletedProcess[
     assert mentioning(str(folder)) == []
 
 
+@pytest.mark.full
 def test_a_difference_is_found_and_told(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Break the law on purpose: the resumed ranks are sent to another place than where the killed ones were."""
     honest = demo_crash._job
@@ -132,6 +133,7 @@ def test_lhotse_and_pyarrow_read_what_the_demo_writes(recipe: Path) -> None:
     }
 
 
+@pytest.mark.full
 def test_without_pyarrow_the_demo_has_json_lines_instead_of_parquet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_ray_gives_the_bytes_of_processes(tmp_path: Path, ray_cluster: str) -> N
     assert outputs(tmp_path / "cut-ray") == outputs(tmp_path / "cut-local")
 
 
+@pytest.mark.full
 def test_a_ray_worker_killed_in_mid_run_costs_nothing(tmp_path: Path, ray_cluster: str) -> None:
     write_manifest(tmp_path / "in.jsonl", [conversation(i, 200) for i in range(40)])
     curate_windows([str(tmp_path / "in.jsonl")], tmp_path / "local", rows_per_shard=60, repeat=15, workers=1)

@@ -185,7 +185,7 @@ def start(folder: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_a_run_killed_again_and_again_ends_with_the_same_bytes(tmp_path: Path, manifests: Path, workers: int) -> None:
     (manifests / "bad.jsonl").write_text("{}\n[]\n{\n")
     assert start(manifests, tmp_path / "whole", 1).wait() == 0
@@ -203,6 +203,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(tmp_path: Path, m
     assert not (out / ".work").exists()
 
 
+@pytest.mark.full
 def test_a_kill_while_parts_are_put_together_is_mended(tmp_path: Path, manifests: Path) -> None:
     """Between any two files that the end of a run writes, the directory is as a kill would leave it."""
     curate_windows([str(manifests)], tmp_path / "whole", rows_per_shard=5, workers=1)

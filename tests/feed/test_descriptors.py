@@ -54,6 +54,7 @@ def many_sources(folder: Path, num_sources: int) -> Recipe:
     return recipe
 
 
+@pytest.mark.full
 def test_thousands_of_sources_open_and_deliver_under_a_limit_of_256(tmp_path: Path) -> None:
     recipe = many_sources(tmp_path, NUM_SOURCES)
     assert (table_of(recipe).index.directory / "tracks/jsonl/offsets.npy").stat().st_size > 1 << 16

@@ -175,7 +175,7 @@ def workers_in(out: Path) -> list[int]:
     return [*map(int, out.read_text().split("\n")[0].split())]
 
 
-@pytest.mark.parametrize("num_kills", [6, pytest.param(50, marks=pytest.mark.full)])
+@pytest.mark.parametrize("num_kills", [2, pytest.param(50, marks=pytest.mark.full)])
 def test_owners_and_workers_killed_at_any_moment_leave_no_process_and_no_shared_memory(
     heavy: Path, tmp_path: Path, num_kills: int
 ) -> None:

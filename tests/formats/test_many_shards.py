@@ -31,6 +31,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shuffle", [{"shuffle": "global"}, {"shuffle": "shards", "shuffle_group": 16}])
 def test_500_arrow_shards_are_indexed_dealt_to_ranks_and_resumed(shards: Path, shuffle: dict[str, object]) -> None:
     source = {"path": "part-{00000..00499}.arrow", "length": "n", "ids": "id", **shuffle}

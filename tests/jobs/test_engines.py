@@ -180,6 +180,7 @@ def playhead(folder: Path, *words: str, **environment: str) -> subprocess.Popen[
     return subprocess.Popen(command, cwd=folder, env=settings, start_new_session=True, **pipes)
 
 
+@pytest.mark.full
 def test_the_command_starts_a_cluster_of_its_own_and_ctrl_c_leaves_nothing_behind(
     ray_cluster: str, tmp_path: Path
 ) -> None:
@@ -218,6 +219,7 @@ def processes_of(session: int) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_the_command_joins_a_cluster_and_prints_its_result_only_though_a_worker_dies(
     ray_cluster: str, tmp_path: Path
 ) -> None:

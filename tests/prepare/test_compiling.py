@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import playhead
 from commands import _AS_ANYBODY
 from playhead.formats.contract import ScanLimits
@@ -87,6 +89,7 @@ def kernels(cache: Path) -> set[Path]:
     return set(cache.rglob("*.nbc"))
 
 
+@pytest.mark.full
 def test_prepare_compiles_for_a_read_only_installation_and_no_rank_has_to(tmp_path: Path) -> None:
     site, cache = installed_read_only(tmp_path / "site"), tmp_path / "cache"
     ready = environment(site, cache)

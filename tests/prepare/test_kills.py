@@ -92,6 +92,7 @@ def test_a_part_left_by_a_kill_is_not_used_for_a_file_that_changed_meanwhile(tmp
     assert all_lengths(table_of(recipe))[0] == 99
 
 
+@pytest.mark.full
 def test_a_kill_at_any_moment_leaves_the_old_the_new_or_something_to_redo(tmp_path: Path) -> None:
     shards(tmp_path / "old")
     shards(tmp_path / "new", shift=1)
