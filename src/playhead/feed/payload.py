@@ -54,5 +54,5 @@ def _other_files(leaf: Leaf, files: Files) -> list[str]:
 
 
 def _chosen(value: Any, names: Sequence[str]) -> dict[str, Any]:
-    found = to_plain(value)
+    found = to_plain(value, only=names)
     return {name: found[name] for name in names if name in found}

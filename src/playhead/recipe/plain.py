@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,11 +13,13 @@ from playhead.recipe.environment import escape
 TAG = "kind"  # distinguishes sources from groups inside msgspec; users never write it
 
 
-def to_plain(value: Any) -> Any:
-    """Law: reading `to_plain(recipe)` returns the same recipe."""
+def to_plain(value: Any, only: Container[str] | None = None) -> Any:
+    """Law: reading `to_plain(recipe)` returns the same recipe. `only` names the fields of a struct that are wanted."""
     if isinstance(value, msgspec.Struct):
         found = {}
-        for spec in msgspec.structs.fields(value):
+        for spec in _fields(type(value)):
+            if only is not None and spec.name not in only:
+                continue
             item = getattr(value, spec.name)
             if spec.required or item != _default(spec):
                 found[spec.name] = to_plain(item)
@@ -28,6 +32,11 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     return escape(value) if isinstance(value, str) else value
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)  # it evaluates annotations: a millisecond
 
 
 def _default(spec: msgspec.structs.FieldInfo) -> Any:
