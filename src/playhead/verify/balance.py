@@ -23,7 +23,7 @@ from playhead.verify.runs import BASELINE, PASS
 from playhead.verify.verdict import Difference, Share, Verdict
 
 TOLERANCE = 0.01  # of all samples: what is delivered may differ by so much from what is planned
-_FEW_SAMPLES = 8  # or by so many: those that are lost or come twice are for other questions
+_FEW_SAMPLES = 8  # or by this many: those that are lost or come twice are for other questions
 _PLANNED_DRAWS = 1 << 16
 _GROWTH_BYTES = 24 << 20
 _GROWTH = 0.05
@@ -121,7 +121,7 @@ def _draws_by_source(plan: Plan, i: int) -> tuple[IntArray, int]:
 
 
 def _bound(plan: Plan, i: int, draws: int) -> float:
-    """How far the share of a source may be from its weight after so many draws: one draw at every start of a block, and
+    """How far the share of a source may be from its weight after a number of draws: one draw at every start of a block, and
     as much as is left of the block under way.
     """
     if not draws:

@@ -61,7 +61,7 @@ class Crashed:
 
 
 def crash(job: RankJob, options: LaunchOptions, kills: int, seed: int, look: Callable[[int], None]) -> Crashed:
-    """Kill a run so many times: at random moments from outside, and in the middle of a save; then let it finish."""
+    """Kill a run several times: at random moments from outside, and in the middle of a save; then let it finish."""
     chance = random.Random(seed)  # noqa: S311  # moments, no secrets
     begin = time.perf_counter()
     lives: list[Life] = []

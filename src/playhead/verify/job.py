@@ -34,7 +34,7 @@ class LoaderOptions(Struct, frozen=True):
 
 
 class SavePlace(Struct, frozen=True):
-    """Where a state is saved: after so many micro-batches of a step on each rank, or, with 0, at the end of the step.
+    """Where a state is saved: after this many micro-batches of a step on each rank, or, with 0, at the end of the step.
 
     `name` is that of the file.
     """
@@ -48,7 +48,7 @@ class Phase(Struct, frozen=True):
     """One run of a loader: from a state or the start, until a step or the end of the stream.
 
     `first` is the step it starts at, for those who watch. `essential` ends the process if it fails; the others go on
-    with the next phase. `save_every` saves after every so many steps. `together` lets the ranks begin at the same time,
+    with the next phase. `save_every` saves every this many steps. `together` lets the ranks begin at the same time,
     as those of a training do. The rest makes things go wrong: `pace_seconds` is waited after every step, so that there
     is time to be killed in; `dies_in_save` is the save in which the rank kills
     itself; `kills_worker_at` is the step after which it kills one of its workers. `capture` is the micro-batch (step,
@@ -73,7 +73,7 @@ class Phase(Struct, frozen=True):
 
 
 class RankJob(Struct, frozen=True):
-    """What all ranks of a launch are to do. Each is told its number by the environment, as torchrun does it.
+    """What all ranks of a launch are to do. Each takes its number from the environment, as under torchrun.
 
     With fewer processes than ranks a process is one rank after another. `loader` names a function of the user's.
     """

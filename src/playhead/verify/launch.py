@@ -126,7 +126,7 @@ class Ranks:
         return there
 
     def finish(self, look: Callable[[int], None] = lambda _: None) -> None:
-        """Wait until every rank has done its job; `look` is told how many steps are done, now and then."""
+        """Wait until every rank has done its job; `look` is called now and then with the number of steps done."""
 
         def shown() -> bool:
             look(self.num_steps)

@@ -77,15 +77,15 @@ def unpicklable_functions(context: Context) -> Iterator[Problem]:
 
 @check("PH052", "error", "a map gives another sample when it is run on a row again", "recipe", "tables")
 def unseeded_maps(context: Context) -> Iterator[Problem]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for source in context.prepared:
         named = map_of(context.recipe, source.leaf)
         facts = context.rows[source.leaf.path]
         unlike = [row for row in facts if row.differs is not None]
         drawn_from = ", ".join(dict.fromkeys(name for row in facts for name in row.drawn_from))
-        if named is None or named[0] in told or not (unlike or drawn_from):
+        if named is None or named[0] in reported or not (unlike or drawn_from):
             continue
-        told.add(named[0])
+        reported.add(named[0])
         if unlike:
             problem = f"the map {named[0]} gives another sample when it is run on a row again"
             found = f'row {unlike[0].row:,} of "{source.name}": {unlike[0].differs}'

@@ -83,12 +83,12 @@ def repeated_ids(context: Context) -> Iterator[Problem]:
 
 @check("PH028", "warning", "two sources share rows: the same files, or the same ids", "recipe", "tables")
 def shared_rows(context: Context) -> Iterator[Problem]:
-    told = set()
+    reported = set()
     for first, second, path in _sharing_files(context, context.trained, context.trained):
-        told.add((first.name, second.name))
+        reported.add((first.name, second.name))
         yield _twice(second, f'"{second.name}" and "{first.name}" share rows of a file', path)
     for ids, others, found in _overlaps(_ids(context.trained), None):
-        if (ids.source.name, others.source.name) not in told:
+        if (ids.source.name, others.source.name) not in reported:
             yield _twice(others.source, f'"{others.source.name}" and "{ids.source.name}" share ids', found)
 
 
@@ -100,11 +100,11 @@ def _twice(source: PreparedSource, problem: str, found: str) -> Problem:
 @check("PH029", "error", "rows of an evaluation set are also trained on", "recipe", "tables")
 def trained_evaluation(context: Context) -> Iterator[Problem]:
     evaluated = [source for source in context.prepared if source.leaf.evaluation is not None]
-    told = set()
+    reported = set()
     for trained, source, path in _sharing_files(context, context.trained, evaluated):
-        told.add(source.leaf.path)
+        reported.add(source.leaf.path)
         yield _leak(source, trained, path)
-    others = [source for source in evaluated if source.leaf.path not in told]
+    others = [source for source in evaluated if source.leaf.path not in reported]
     places = {source.leaf.path for source in others}
     for first, second, found in _overlaps(_ids([*context.trained, *others]), places):
         yield _leak(second.source, first.source, found)

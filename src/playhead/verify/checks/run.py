@@ -109,7 +109,7 @@ def _problems(check: Check, context: Context) -> Iterator[Problem]:
             "",
             f"this check could not be made: {type(error).__name__}: {error}",
             found=f"in {frame.filename}, line {frame.lineno}",
-            fix="if it is not a function of yours that failed, report it: it is a bug of Playhead",
+            fix="if it was not your own function that failed, report it as a bug of Playhead",
             severity="warning",
         )
 
