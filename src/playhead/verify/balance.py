@@ -121,8 +121,8 @@ def _draws_by_source(plan: Plan, i: int) -> tuple[IntArray, int]:
 
 
 def _bound(plan: Plan, i: int, draws: int) -> float:
-    """How far the share of a source may be from its weight after a number of draws: one draw at every start of a block, and
-    as much as is left of the block under way.
+    """How far the share of a source may be from its weight after a number of draws: one draw at each start of a
+    block, and what is left of the current block.
     """
     if not draws:
         return 1.0
