@@ -21,8 +21,9 @@ test: lint
 	@$(PYTEST) -m "not full and not trainers"
 
 # For everyday work: no commands, no kills, no clusters or servers, and a third of the examples.
-SLOW := tests/index/test_damage.py tests/laws/test_loader_laws.py tests/laws/test_real_files.py \
-  tests/store/test_files_contract.py tests/store/test_remote.py
+SLOW := tests/golden/test_golden_payloads.py tests/index/test_damage.py tests/laws/test_loader_laws.py \
+  tests/laws/test_real_files.py tests/read/test_codecs.py tests/read/test_images.py tests/store/test_files_contract.py \
+  tests/store/test_remote.py
 test-quick: $(TEST)
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) $(SLOW:%=--ignore %) tests/deal tests/golden tests/index tests/laws tests/read \
 	  tests/resolve tests/recipe tests/store
