@@ -23,15 +23,6 @@ from read.image_files import CONTAINERS, encoded, picture, turned
 FILES = {"arrow": stream, "parquet": parquet}
 
 
-@pytest.fixture
-def datasets(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    found = importlib.import_module("datasets")
-    found.disable_progress_bars()
-    return found
-
-
 def images() -> list[bytes]:
     held = [encoded(picture(seed=i), container) for i, container in enumerate(CONTAINERS) if container != "GIF"]
     return [

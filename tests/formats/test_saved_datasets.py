@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,6 @@ from playhead.index.table import open_table
 from playhead.prepare import prepare
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
-
-
-@pytest.fixture
-def datasets(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    found = importlib.import_module("datasets")
-    found.disable_progress_bars()
-    return found
 
 
 @pytest.fixture

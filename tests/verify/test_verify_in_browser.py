@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from browsers import shown
 from commands import started
 from playhead.cli.demo_data import make_data
 from playhead.prepare import prepare
@@ -17,27 +15,14 @@ from playhead.recipe.values import Recipe
 
 pytestmark = pytest.mark.full
 
-QUIET = [
-    *("--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-]
-# The report itself has no script; this one, added to a copy, measures what the browser made of it.
-MEASURE = """<script>addEventListener('load', () => {
+# The report itself has no script; this one measures what the browser made of it.
+MEASURE = """
   const rows = [...document.querySelectorAll('tbody')][0].rows;
   const badges = [...document.querySelectorAll('.verdict')].map(badge => getComputedStyle(badge).backgroundColor);
   const plots = [...document.querySelectorAll('figure svg')].map(svg => Math.round(svg.getBoundingClientRect().width));
   document.body.dataset.found = JSON.stringify([rows.length, badges, plots, document.documentElement.scrollWidth]);
-})</script>"""
+"""
 GREEN = "rgb(46, 125, 79)"
-
-
-def browser() -> str:
-    found = shutil.which("chromium")
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail("chromium is not installed; `make test-full` installs it")
-        pytest.skip("chromium is not installed: apt-get install chromium")
-    return found
 
 
 def test_the_demo_recipe_is_proved_with_the_defaults_and_a_browser_shows_it(tmp_path: Path) -> None:
@@ -47,13 +32,8 @@ def test_the_demo_recipe_is_proved_with_the_defaults_and_a_browser_shows_it(tmp_
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "12 of 12 passed" in done.stdout
     page = (tmp_path / "report.html").read_text()
-    probe = tmp_path / "probe.html"
-    probe.write_text(page.replace("</body>", f"{MEASURE}</body>"))
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", *QUIET]
-    size = ["--window-size=1200,900", "--virtual-time-budget=2000", "--dump-dom"]
-    command = [browser(), *options, *size, probe.as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout
-    rows, badges, plots, width = json.loads(shown.split('data-found="')[1].split('"')[0].replace("&quot;", '"'))
+    found = shown(page, MEASURE, tmp_path)
+    rows, badges, plots, width = json.loads(found.split('data-found="')[1].split('"')[0].replace("&quot;", '"'))
     assert rows == 12
     assert badges == [GREEN] * 12
     assert len(plots) == 3

@@ -1,4 +1,4 @@
-"""Laws to test with: of formats and stores that somebody writes, of maps, and of the stream of a recipe.
+"""Laws to test against: of formats, storages and maps that other packages write, and of the stream of a recipe.
 
 In: a format with some files of it, an implementation of `Files`, a map with some samples, or a prepared recipe. Out:
 nothing, or an AssertionError that says which law is broken, and on what.

@@ -114,7 +114,7 @@ def _end_of_life(
     if number % 3 == 2:
         victim = chance.randrange(job.num_processes)
         ranks.kill(victim)
-        time.sleep(chance.uniform(0.0, 2 * phase.pace_seconds))  # the others go on until somebody notices
+        time.sleep(chance.uniform(0.0, 2 * phase.pace_seconds))  # the other ranks run on until the failure is noticed
         return f"SIGKILL to rank {victim}, then to the others"
     for process in range(job.num_processes):
         ranks.kill(process)

@@ -39,7 +39,7 @@ NEEDS = {
 }
 _MOST_PROCESSES = 16
 _KIND_STEPS = 12
-_PACE_SECONDS = 0.02  # of a step that somebody may be killed in
+_PACE_SECONDS = 0.02  # of a step in which a rank may be killed
 
 Look = Callable[[int], None]
 Launch = Callable[[RankJob, tuple[int, ...] | None, Look], None]
