@@ -28,6 +28,9 @@ Channels = Literal["all", "mono", "first"]
 AudioDtype = Literal["float32", "int16"]
 ImageMode = Literal["RGB", "L", "RGBA"]
 OnLengthMismatch = Literal["error", "truncate", "substitute"]
+Turns = Literal["all", "input", "output"]
+TemplateContent = Literal["text", "parts"]
+ConversationForm = Literal["transcript", "question"]
 
 LENGTH_TOLERANCE_SECONDS = 0.2  # as in NeMo: manifests round, and decoders pad
 
@@ -50,6 +53,8 @@ class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     To measure is to run the map over every row: `playhead prepare --measure`. With a `tokenizer` the length is the
     number of tokens of the text in `field`, or of a `template` of fields. Seconds times `per_second`, rounded up, are
     frames or tokens of audio; an image has a token for every `patch` x `patch` pixels, at its edges too.
+    `turns` counts the tokens of a conversation, as the recipe's `template` makes them: all of them, those before its
+    last turn (`input`) or those of its last turn (`output`).
     """
 
     field: str | None = None
@@ -65,6 +70,7 @@ class Length(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     image: str | None = None
     patch: Count | None = None
     sum: list[Length] = []  # `field` is a field here; msgspec gives every length its own list
+    turns: Turns | None = None
 
     @property
     def terms(self) -> list[Length]:
@@ -96,6 +102,64 @@ class Tokenize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     to: str = "tokens"
     special: bool = True
     max: Count | None = None
+
+
+class AudioTokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Recordings in a conversation: the token that stands for one, and the seconds that a token stands for.
+
+    A recording has ceil(seconds / token_equivalent_duration) tokens, at least one.
+    """
+
+    tag: str
+    token_equivalent_duration: Positive
+
+
+class VisualTokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Images or videos in a conversation: the token that stands for one, and how many tokens one has.
+
+    A number for all, a token for every `patch` x `patch` pixels of an image as it is delivered, or your function: of
+    the width and height of an image, or of the bytes of a video.
+    """
+
+    tag: str
+    tokens: Count | None = None
+    patch: Count | None = None
+    function: str | None = None
+
+
+class Template(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How conversations become tokens: a Hugging Face chat template in a `file`, or your `function`.
+
+    The file is a Jinja template, or a JSON file (`tokenizer_config.json`) that holds one as `chat_template`.
+    """
+
+    tokenizer: str
+    file: str | None = None
+    function: str | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
+    content: TemplateContent = "text"
+    audio: AudioTokens | None = None
+    image: VisualTokens | None = None
+    video: VisualTokens | None = None
+    expand_placeholders: bool = True
+
+
+class AsConversation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rows of audio as conversations: the user gives a context and the audio, the assistant answers with its text.
+
+    In the form `question` the user also asks, and the answer is that of the row. `context`, `question`, `answer`,
+    `text` and `system_prompt` name fields of the rows, or tags of the source; rows may lack a context and a system
+    prompt.
+    """
+
+    form: ConversationForm = "transcript"
+    text: str = "text"
+    context: str = "context"
+    question: str = "question"
+    answer: str = "answer"
+    system_prompt: str = "system_prompt"
+    audio: str = "audio"
+    duration: str = "duration"
 
 
 class AudioOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,6 +243,9 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     drop_ids: list[str] = field(default_factory=list)
     drop_rows: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
+    tags: dict[str, str | float | bool] = field(default_factory=dict)
+    as_conversation: bool | AsConversation = False
+    template: bool | Template | None = None
     tokenize: bool | Tokenize | None = None
     map: str | None = None
     audio: AudioOptions | None = None
@@ -236,12 +303,14 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_dir: str = CACHE_DIR
     indexes_root: str | None = None
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
+    template: Template | None = None
     tokenize: Tokenize | None = None
     map: str | None = None
     decode: bool = True
     media: bool | MediaOptions = True
     audio: AudioOptions = AudioOptions()
     image: ImageOptions = ImageOptions()
+    video: str | None = None
     augment: list[Augment] = field(default_factory=list)
     noises: list[Source] = field(default_factory=list)
     collate: str = "pad"
