@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as stn
 
 from deliveries import npy
 from playhead.errors import SampleError
-from playhead.feed.collate import Collation, Shape, packed, padded
+from playhead.feed.collate import Shape, packed, padded
+from playhead.feed.padding import Collation
 from playhead.read.decode import stored_array
 from playhead.store import Extent, MemoryFiles, open_file
 

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from playhead.errors import SampleError
-from playhead.feed.collate import Collation, Shape, padded
+from playhead.feed.collate import Shape, padded
+from playhead.feed.padding import Collation
 from playhead.feed.numbers import Dtype, arrays_of, flat_of
 
 EDGES = [0, 1, 2**8, 2**31, 2**53, 2**63, 2**64]

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from playhead.errors import SampleError
-from playhead.feed.collate import Collation, Shape, packed, padded
+from playhead.feed.collate import Shape, packed, padded
+from playhead.feed.padding import Collation
 from playhead.feed.numbers import SlotError
 
 DTYPES = [

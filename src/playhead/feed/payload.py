@@ -16,10 +16,10 @@ from playhead.recipe.values import Recipe
 from playhead.store import Files, all_files, open_file
 
 _OF_RECIPE = (
-    *("map", "collate", "decode", "media", "audio", "image", "augment", "fields", "sequence", "sequence_rate"),
+    *("map", "collate", "decode", "media", "audio", "image", "video", "augment", "fields", "sequence", "sequence_rate"),
     *("pad_to", "pad_batch", "pad_values", "masks", "dtypes", "on_length_mismatch", "length_tolerance"),
 )
-_OF_SOURCE = ["map", "audio", "image", "augment", "options"]
+_OF_SOURCE = ["map", "audio", "image", "augment", "options", "tags", "as_conversation"]
 _OF_NOISE = ["audio", "options"]
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from msgspec import Struct
 
 from playhead.errors import PlayheadError, RecipeError, SampleError
-from playhead.feed.collate import Collation, Empty, Payload, packed, padded
+from playhead.feed.collate import packed, padded
 from playhead.feed.describe import Streams, describe
 from playhead.feed.named_fields import check_named_fields
+from playhead.feed.padding import Collation, Empty, Payload
 from playhead.feed.payload import payload_fingerprint
 from playhead.feed.tasks import Work
 from playhead.formats.rows import Sample

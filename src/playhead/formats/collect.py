@@ -28,7 +28,7 @@ class Collector:
     def __init__(self, spec: Spec, path: str = "") -> None:
         self._spec, self._path, self._number = spec, path, 0
         lengths = ((LENGTHS, spec.length), (OUTPUTS, spec.output_length))
-        how = (spec.audio_changes, spec.tokenizers)
+        how = (spec.audio_changes, spec.tokenizers, spec.chat)
         self._lengths = {name: RowLengths(length, *how) for name, length in lengths if length is not None}
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
         self._clear()

@@ -17,7 +17,10 @@ from playhead.errors import DataError
 from playhead.formats.arrow_types import is_number, is_text, is_text_or_bytes, load_pyarrow, without_views
 from playhead.formats.collect import OWN_ID, ROW_ID, Collector, file_and_row, own_id
 from playhead.formats.columns import as_rows, column_of
+from playhead.formats.conversation import Conversation
+from playhead.formats.conversation_lines import unlocated
 from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
+from playhead.formats.message_parts import MESSAGES, MessagesOptions, parse_messages
 from playhead.formats.rows import Sample
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
@@ -36,6 +39,8 @@ def scanned_columns(spec: Spec, names: Sequence[str], chosen: Sequence[str]) -> 
     if any(term.function is not None for term in terms):
         return list(chosen)
     fields = [field for term in terms for field in _fields_of(term)]
+    if spec.chat is not None:
+        fields += spec.chat.fields
     fields += [*spec.columns, *(match.name for match in spec.matches)]
     if spec.ids is not None:
         fields.append(OWN_ID if spec.ids == ROW_ID else spec.ids)
@@ -185,6 +190,8 @@ def _lengths(length: Length, columns: Mapping[str, Any], num_rows: int, spec: Sp
         found = [_lengths(term, columns, num_rows, spec) for term in length.sum]
         terms = [term for term in found if term is not None]
         return added(terms) if len(terms) == len(found) else None
+    if length.turns is not None:
+        return None
     if length.tokenizer is not None:
         by_field = {field: _texts(_field(columns, field)) for field in text_fields(length)}
         return _token_counts(Tokens(length, spec.tokenizers), by_field, num_rows)
@@ -236,6 +243,11 @@ class _ScanRow:
     """One row, seen by a Collector."""
 
     value: Sample
+    messages: str | None = None
+
+    def conversation(self, tags: Mapping[str, Any]) -> Conversation:
+        options = MessagesOptions(field=self.messages or MESSAGES)
+        return parse_messages(self.value, own_id(self.value) or "", tags, unlocated, options)
 
     def get(self, field: str) -> Any:
         name, inner = _column_and_path(field, list(self.value))
@@ -268,7 +280,7 @@ def _row_by_row(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], 
         here = np.array([i])
         try:
             (value,) = as_rows(list(columns), [read(here) for read in readers], 1)
-            collector.add(_ScanRow(value))
+            collector.add(_ScanRow(value, None if spec.chat is None else spec.chat.messages))
         except DataError as error:
             error.at(f"{path}, row {number:,}")
             raise

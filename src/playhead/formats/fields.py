@@ -41,7 +41,7 @@ def fast_decoder(
     fields: dict[str, Any] = {match.name: Any for match in spec.matches}
     fields |= dict.fromkeys(spec.columns, float | None)
     for term in _terms(spec):
-        if term.function is not None or (term.unit == "bytes" and term.field):
+        if term.turns or term.function is not None or (term.unit == "bytes" and term.field):
             return None
         if term.tokenizer is not None:
             fields |= dict.fromkeys(text_fields(term), _TEXT)

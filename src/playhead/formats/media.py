@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from playhead.store import Extent
 
-MediaKind = Literal["audio", "image"]
+MediaKind = Literal["audio", "image", "video"]
 
 
 _ROUNDING_NOISE = 1e-6  # of a frame: 0.29 s at 100 Hz are 28.999999999999996 frames
@@ -57,3 +57,15 @@ class Media(Struct, frozen=True):
     rate: int | None = None
     mono: bool = False
     mode: str | None = None
+
+
+class DecodedMedia(Struct, frozen=True):
+    """A decoded medium of a conversation: its values; of a recording the rate and the seconds that were stored, of a
+    video its bytes, which a function may count tokens of.
+    """
+
+    kind: MediaKind
+    value: Any
+    rate: int | None = None
+    seconds: float | None = None
+    data: bytes | None = None

@@ -27,7 +27,7 @@ TRACK = "manifest"
 AUDIO = "audio"
 DURATION = Length(field="duration", audio=AUDIO, unit="seconds")
 
-_SKIP = b"_skipme"
+SKIP = "_skipme"
 _EXTRA = "extra:"  # the files of lines, by the name of their field
 _SECTION_BYTES = 64 << 20
 
@@ -50,15 +50,23 @@ def _row_id(row: Sample, _path: str, _number: int) -> str:
     return own_id(row) or (f"{path}@{offset}" if offset else str(path))
 
 
+def is_skipped(row: Mapping[str, Any]) -> bool:
+    custom = row.get("custom")
+    return bool(row.get(SKIP) or (isinstance(custom, dict) and custom.get(SKIP)))
+
+
 def kept_rows(file: File, lines: Lines) -> BoolArray:
-    """Which rows have no `_skipme`, or one that is false; any other value is a reason to leave the row out."""
+    """Which rows have no `_skipme`, or one that is false; any other value is a reason to leave the row out.
+
+    It may be in the row, or in its `custom` fields.
+    """
     kept = np.ones(lines.starts.size, np.bool_)
-    if _SKIP not in lines.data:
+    if SKIP.encode() not in lines.data:
         return kept
     for i, (raw, position) in enumerate(lines.rows()):
-        if _SKIP in raw:
+        if SKIP.encode() in raw:
             try:
-                kept[i] = not row_object(raw, "replace").get("_skipme")
+                kept[i] = not is_skipped(row_object(raw, "replace"))
             except DataError as error:
                 error.at(line_place(file, position))
                 raise

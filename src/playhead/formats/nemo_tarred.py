@@ -72,13 +72,13 @@ class NemoTarred:
         if len(manifests) == 1 and len(tars) > 1:
             _check_numbers(source, open_file(files, manifests[0]), tars)
             return [Shard(((TAR, tar), (TRACK, manifests[0]))) for tar in tars]
-        pairs = [(manifests[0], tars[0])] if len(manifests) == len(tars) == 1 else _paired(source, manifests, tars)
+        pairs = [(manifests[0], tars[0])] if len(manifests) == len(tars) == 1 else paired(source, manifests, tars)
         return [Shard(((TRACK, manifest), (TAR, tar))) for manifest, tar in pairs]
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
         options = options_of(NemoTarredOptions, spec.options)
         manifest, tar = open_file(files, shard.path(TRACK)), open_file(files, shard.path(TAR))
-        find = _finder(manifest, tar, _members(tar, limits), options.skip_missing)
+        find = _finder(manifest, tar, tar_members(tar, limits), options.skip_missing)
         if _is_one_of_many(shard):
             stretches = rows_by_tar(manifest, limits).of(_number(tar.path) or 0)
             runs = gather_lines(manifest, limits, *stretches)
@@ -119,7 +119,7 @@ class _NemoTarredReader:
         return samples
 
 
-def _paired(source: Source, manifests: Sequence[str], tars: Sequence[str]) -> list[tuple[str, str]]:
+def paired(source: Source, manifests: Sequence[str], tars: Sequence[str]) -> list[tuple[str, str]]:
     """Each manifest with its tar: that of the same number or, where numbers repeat, of the same occurrence."""
     by_place = dict(zip(_places(tars), tars, strict=True))
     pairs = [
@@ -210,7 +210,7 @@ def _finder(manifest: File, tar: File, members: Mapping[str, TarMember], skip_mi
     return find
 
 
-def _members(tar: File, limits: ScanLimits) -> dict[str, TarMember]:
+def tar_members(tar: File, limits: ScanLimits) -> dict[str, TarMember]:
     found: dict[str, TarMember] = {}
     for member in TarReader(tar, hints=tar_hints(tar, limits)).members():
         first = found.setdefault(member.name, member)

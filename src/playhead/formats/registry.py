@@ -21,7 +21,10 @@ from playhead.recipe.values import Length, Source
 from playhead.store import compression_of
 
 ENTRY_POINTS = "playhead.formats"
-_NAMES = "arrow jsonl lhotse lhotse_shar megatron nemo nemo_tarred parquet text text_jsonl text_pair webdataset"
+_NAMES = (
+    "arrow jsonl lhotse lhotse_shar megatron messages multimodal_conversation nemo nemo_sft nemo_tarred nemotron_text "
+    "parquet share_gpt share_gpt_webdataset text text_jsonl text_pair webdataset"
+)
 _OURS = tuple(f"playhead.formats.{name}" for name in _NAMES.split())
 
 F = TypeVar("F", bound=Callable[[], Format])
@@ -39,6 +42,7 @@ class Registered:
     `raw_members` says whether samples hold bytes that are to be decoded by their names. `default_length` applies to a
     source without `length`, and `default_sequence` is the field that it counts. `path_options` are the options
     that are paths, or mappings to paths: patterns like those of `path`, which the format receives expanded, as lists.
+    `conversations` says that its samples hold a `Conversation`.
     """
 
     name: str
@@ -50,6 +54,7 @@ class Registered:
     default_length: Length | None = None
     path_options: tuple[str, ...] = ()
     default_sequence: str | None = None
+    conversations: bool = False
 
 
 _known: dict[str, Registered] = {}
@@ -65,6 +70,7 @@ def register(
     default_length: Length | None = None,
     path_options: tuple[str, ...] = (),
     default_sequence: str | None = None,
+    conversations: bool = False,
 ) -> Callable[[F], F]:
     """Make a class a format. Another package names the module that does so in the group `playhead.formats`.
 
@@ -73,7 +79,7 @@ def register(
 
     def add(kind: F) -> F:
         about = (extensions, default_id, raw_members, options, default_length, path_options, default_sequence)
-        _known[name] = Registered(name, kind(), *about)
+        _known[name] = Registered(name, kind(), *about, conversations)
         return kind
 
     return add
@@ -85,6 +91,11 @@ def known_format(source: Source) -> Registered | None:
         return _infer(source, "") if source.format is None else _named(source.format, "")
     except RecipeError:
         return None
+
+
+def format_named(name: str) -> Format:
+    """A format of ours that another one reads files with."""
+    return _named(name, "").format
 
 
 def format_of(source: Source, path: str) -> Registered:

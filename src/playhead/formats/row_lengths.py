@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from playhead.errors import DataError
+from playhead.formats.chat import Chat, ChatSpec, MediaSizes
+from playhead.formats.conversation import Conversation
 from playhead.formats.lengths import (
     MISSING,
     UNKNOWN,
@@ -45,19 +47,29 @@ class RowLengths:
     """Takes rows, then returns their lengths. Tokens are counted for many rows at once, when all are added.
 
     `changes` are the augmentations that change the length of audio: the plan uses the length after them. For rows that
-    are `delivered`, audio is measured as it is. `tokenizers` are digests by path.
+    are `delivered`, audio is measured as it is. `tokenizers` are digests by path; `chat` is how conversations become
+    tokens.
     """
 
     def __init__(
-        self, length: Length, changes: Sequence[Augment], tokenizers: Mapping[str, str], *, delivered: bool = False
+        self,
+        length: Length,
+        changes: Sequence[Augment],
+        tokenizers: Mapping[str, str],
+        chat: ChatSpec | None = None,
+        *,
+        delivered: bool = False,
     ) -> None:
         changes = [change for change in changes if length.audio in (None, change.field)]
         self._length = length
         self._terms = [RowLengths(term, changes, tokenizers, delivered=delivered) for term in length.sum]
         self._tokens = None if length.tokenizer is None else Tokens(length, tokenizers)
         self._found: list[Any] = []
-        if self._tokens is not None:
-            self._read: Callable[[Row], Any] = self._text
+        self._chat = None if length.turns is None or chat is None else Chat(chat, tokenizers)
+        if self._chat is not None:
+            self._read: Callable[[Row], Any] = self._conversation
+        elif self._tokens is not None:
+            self._read = self._text
         elif length.in_seconds and length.function is None and not length.measure:
             self._read = _seconds_reader(length, changes, delivered=delivered)
         elif not length.sum:
@@ -79,7 +91,15 @@ class RowLengths:
                 )
             return total
         found, self._found = self._found, []
+        if self._chat is not None:
+            assert self._length.turns is not None
+            return self._chat.counts([each for each, _ in found], self._length.turns, [sizes for _, sizes in found])
         return np.array(found, dtype=np.uint32) if self._tokens is None else self._tokens.counts(found)
+
+    def _conversation(self, row: Row) -> tuple[Conversation, MediaSizes | None]:
+        """The conversation of a row, and the row itself where it knows the sizes of media."""
+        assert self._chat is not None
+        return self._chat.conversation(row), row if hasattr(row, "seconds_of") else None  # type: ignore[return-value]
 
     def _text(self, row: Row) -> Any:
         assert self._tokens is not None

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
+from playhead.formats.chat import ChatSpec
 from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.augments import Augment
 from playhead.recipe.values import ImageOptions, KeepRule, Length, Source
@@ -64,7 +65,8 @@ class Spec(Struct, frozen=True):
     """What an index holds of every row. `measured` stands for all that decides lengths which are measured.
 
     `tokenizers` are the digests of the tokenizers that count tokens, by their paths; `audio_changes` the augmentations
-    that change how long audio is; `image` how images whose patches are counted are resized.
+    that change how long audio is; `image` how images whose patches are counted are resized; `chat` how conversations
+    become tokens.
     """
 
     length: Length | None = None
@@ -77,6 +79,7 @@ class Spec(Struct, frozen=True):
     tokenizers: dict[str, str] = field(default_factory=dict)
     audio_changes: tuple[Augment, ...] = ()
     image: ImageOptions | None = None
+    chat: ChatSpec | None = None
 
     @property
     def scanned(self) -> Spec:
@@ -87,7 +90,8 @@ class Spec(Struct, frozen=True):
     def content(self) -> Spec:
         """What distinguishes the rows of one index from those of another: where a tokenizer is does not."""
         lengths = [by_digest(length, self.tokenizers) for length in (self.length, self.output_length)]
-        return replace(self, length=lengths[0], output_length=lengths[1], tokenizers={})
+        chat = None if self.chat is None else self.chat.content(self.tokenizers)
+        return replace(self, length=lengths[0], output_length=lengths[1], tokenizers={}, chat=chat)
 
     @property
     def reads_content(self) -> bool:
@@ -164,6 +168,7 @@ def _check_length(length: Length, where: str) -> None:
     if length.field and length.function:
         raise RecipeError(f"{where}: has both `field` and `function`", fix="keep one of them")
     given = length.field or length.function or length.measure or length.tokenizer or length.audio or length.image
+    given = given or length.turns
     if not given and length.unit != "bytes":
         raise RecipeError(
             f"{where}: has neither `field` nor `function`",

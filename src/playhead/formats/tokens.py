@@ -62,7 +62,7 @@ class Tokens:
 
     @cached_property
     def _model(self) -> Any:
-        model = _loaded(self._path, self._digest, self._max)
+        model = tokenizer_of(self._path, self._digest, self._max)
         num_special = model.num_special_tokens_to_add(is_pair=False) if self._special else 0
         if self._max is not None and self._max < num_special:
             raise RecipeError(
@@ -129,13 +129,13 @@ def load_tokenizer(path: str) -> Any:
     """The current tokenizer at the path of a `tokenizer.json`; the last few are cached."""
     try:
         found = Path(path).stat()
-        return _loaded(path, _digest(path, found.st_size, found.st_mtime_ns), None)
+        return tokenizer_of(path, _digest(path, found.st_size, found.st_mtime_ns))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: no such file", expected="a tokenizer.json") from error
 
 
 @lru_cache(maxsize=8)
-def _loaded(path: str, digest: str, most: int | None) -> Any:
+def tokenizer_of(path: str, digest: str, most: int | None = None) -> Any:
     """The tokenizer with a digest. It truncates texts to `most` tokens, and keeps their special tokens.
 
     Padding and truncation that are written in the file are left out: the tokens of a text must not depend on the texts

@@ -59,7 +59,7 @@ class WebDataset:
         file = open_file(files, shard.name)
         allow_no_end = options_of(WebDatasetOptions, spec.options).allow_no_end
         reader = TarReader(file, needs_end=not allow_no_end, hints=tar_hints(file, limits))
-        for group in _all_groups(reader, skipped):
+        for group in all_groups(reader, skipped):
             if len(firsts) == _ROWS_AT_ONCE:
                 yield _chunk(collector, firsts)
                 firsts = []
@@ -88,7 +88,7 @@ class _WebDatasetReader:
 
     def read(self, rows: Rows) -> Iterable[Sample]:
         for row in row_tars(rows, TRACK, rows.places[TRACK].ranges.ends):
-            for group in _groups(TarReader(row)):
+            for group in groups(TarReader(row)):
                 yield group.sample()
 
     def read_heads(self, rows: Rows) -> Iterable[Sample]:
@@ -100,7 +100,7 @@ class _WebDatasetReader:
         if sum(ends) - sum(firsts) > _LARGE_ROW_BYTES * len(firsts) and not rows.requests_cost(TRACK):
             ends = [min(first + _HEAD_BYTES, end) for first, end in zip(firsts, ends, strict=True)]
         for row in row_tars(rows, TRACK, ends):
-            for group in _groups(TarReader(row, ahead=_HEAD_BYTES)):
+            for group in groups(TarReader(row, ahead=_HEAD_BYTES)):
                 sample: Sample = {KEY: group.key}
                 for extension, member in group.members.items():
                     large = member.size >= _LARGE_MEMBER_BYTES
@@ -109,7 +109,7 @@ class _WebDatasetReader:
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """A sample: its members by extension, in order."""
 
     reader: TarReader
@@ -139,7 +139,7 @@ class _Group:
 class _GroupRow:
     """A sample as a row for a Collector: a field is a member, or "<extension>.<path>" inside a JSON member."""
 
-    def __init__(self, group: _Group, longest: int) -> None:
+    def __init__(self, group: Group, longest: int) -> None:
         self._group = group
         self._longest = longest
         self._decoded: dict[str, Any] = {}
@@ -231,12 +231,12 @@ def _chunk(collector: Collector, offsets: list[int]) -> Chunk:
     return Chunk(len(offsets), {_OFFSETS: np.array(offsets, dtype=np.uint64), **collector.take()})
 
 
-def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Group]:
+def groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[Group]:
     """Runs of members with one key. Members without a stem or an extension belong to no sample, as WebDataset has it.
 
     The places of those are added to `skipped`.
     """
-    group: _Group | None = None
+    group: Group | None = None
     for member in reader.members():
         folder, slash, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
@@ -248,7 +248,7 @@ def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Gr
         if group is None or group.key != key:
             if group is not None:
                 yield group
-            group = _Group(reader, key, {})
+            group = Group(reader, key, {})
         if extension in group.members:
             raise DataError(
                 f'{reader.file.path}, byte {member.first:,}: member "{member.name}" is a duplicate in its sample',
@@ -259,11 +259,11 @@ def _groups(reader: TarReader, skipped: list[int] | None = None) -> Iterator[_Gr
         yield group
 
 
-def _all_groups(reader: TarReader, skipped: list[int]) -> Iterator[_Group]:
+def all_groups(reader: TarReader, skipped: list[int]) -> Iterator[Group]:
     """Every sample of a tar. Law: no two have the same key; the check keeps 8 bytes per sample."""
     file = reader.file
     seen = array("q")
-    for group in _groups(reader, skipped):
+    for group in groups(reader, skipped):
         seen.append(hash(group.key))
         yield group
     hashes, counts = np.unique(np.frombuffer(seen, dtype=np.int64), return_counts=True)
@@ -271,7 +271,7 @@ def _all_groups(reader: TarReader, skipped: list[int]) -> Iterator[_Group]:
     if not suspects:
         return
     first: dict[str, int] = {}
-    for group in _groups(TarReader(file)):
+    for group in groups(TarReader(file)):
         if hash(group.key) in suspects and first.setdefault(group.key, group.first) != group.first:
             raise DataError(
                 f'{file.path}, byte {group.first:,}: sample "{group.key}" is split: its members are not consecutive',

@@ -20,14 +20,25 @@ from msgspec import Struct
 
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
+from playhead.formats.chat import ChatSpec, chat_spec
+from playhead.formats.message_parts import MESSAGES
 from playhead.formats.registry import Registered, format_of
 from playhead.formats.rows import Shard
 from playhead.formats.schema import Track, file_name
 from playhead.formats.spec import Rule, Spec, rules_of, spec_of
 from playhead.formats.tokens import by_digest, tokenizer_digest
+from playhead.recipe.by_format import holds_conversations
 from playhead.recipe.imports import source_digest
-from playhead.recipe.tree import Leaf, length_changes, map_of, sample_key, tokenize_of
-from playhead.recipe.values import ImageOptions, Recipe
+from playhead.recipe.tree import (
+    Leaf,
+    audio_conversations,
+    length_changes,
+    map_of,
+    sample_key,
+    template_of,
+    tokenize_of,
+)
+from playhead.recipe.values import ImageOptions, Recipe, Template
 from playhead.store import Files, Stamp, load_bytes, unreadable
 
 VERSION = 4
@@ -131,10 +142,32 @@ def layout_of(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Layout:
     if source.length is not None and any(term.image for term in source.length.terms):
         resized = msgspec.structs.replace(source.image or recipe.image, mode=None)
         spec = msgspec.structs.replace(spec, image=resized)
+    spec = _with_chat(spec, leaf, recipe)
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
     return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf), files)
+
+
+def _with_chat(spec: Spec, leaf: Leaf, recipe: Recipe) -> Spec:
+    """What is collected of a source whose lengths count the tokens of conversations."""
+    lengths = (leaf.source.length, leaf.source.output_length)
+    if not any(length is not None and length.turns for length in lengths):
+        return spec
+    chat = chat_of(recipe, leaf)
+    assert chat is not None, "the recipe check requires a template"
+    tokenizers = spec.tokenizers | tokenizer_digests(recipe, leaf)
+    image = msgspec.structs.replace(leaf.source.image or recipe.image, mode=None) if chat.template.image else None
+    return msgspec.structs.replace(spec, chat=chat, tokenizers=tokenizers, image=image)
+
+
+def chat_of(recipe: Recipe, leaf: Leaf) -> ChatSpec | None:
+    """How conversations of a source become tokens; None if they do not."""
+    found = template_of(recipe, leaf) if holds_conversations(leaf.source) else None
+    if found is None:
+        return None
+    made = chat_spec(found[0], audio_conversations(leaf.source), leaf.source.tags, found[1])
+    return msgspec.structs.replace(made, messages=leaf.source.options.get("field", MESSAGES))
 
 
 def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
@@ -159,7 +192,11 @@ def measured_by(leaf: Leaf, recipe: Recipe) -> str | None:
 def tokens_by_digest(recipe: Recipe, leaf: Leaf) -> list[Any]:
     """The settings that turn texts of a source into tokens, with the digests of tokenizers: `tokenize`, and lengths."""
     digests = tokenizer_digests(recipe, leaf)
-    return [by_digest(given, digests) for given, _ in _token_settings(recipe, leaf)]
+    chat = chat_of(recipe, leaf)
+    made = [chat.content(digests)] if chat is not None else []
+    return made + [
+        by_digest(given, digests) for given, _ in _token_settings(recipe, leaf) if not isinstance(given, Template)
+    ]
 
 
 def tokenizer_digests(recipe: Recipe, leaf: Leaf) -> dict[str, str]:
@@ -175,8 +212,9 @@ def tokenizer_digests(recipe: Recipe, leaf: Leaf) -> dict[str, str]:
 def _token_settings(recipe: Recipe, leaf: Leaf) -> list[tuple[Any, str]]:
     """`tokenize`, and the lengths that are counted in samples, each with its place in the recipe."""
     found = tokenize_of(recipe, leaf)
+    template = template_of(recipe, leaf) if holds_conversations(leaf.source) else None
     lengths = (("length", leaf.source.length), ("output_length", leaf.source.output_length))
-    given: list[tuple[Any, str]] = [] if found is None else [found]
+    given: list[tuple[Any, str]] = [each for each in (found, template) if each is not None]
     return given + [
         (length, f"{leaf.path}.{name}")
         for name, length in lengths

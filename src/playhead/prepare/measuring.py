@@ -59,7 +59,7 @@ class HeaderMeter:
         decoder = RowDecoder(self.recipe, self.leaf, self.files)
         fetch = stretch.fetch(self.files)
         assert self.spec.length is not None
-        counted = RowLengths(self.spec.length, self.spec.audio_changes, self.spec.tokenizers)
+        counted = RowLengths(self.spec.length, self.spec.audio_changes, self.spec.tokenizers, self.spec.chat)
         for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):
             rows = stretch.rows(low, high, fetch)
             for i, sample in enumerate(decoder.undecoded(decoder.raw(rows))):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from playhead.errors import SampleError
+from playhead.formats.conversation import CONVERSATION, Conversation
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.row_lengths import num_bytes
 from playhead.formats.rows import Sample
 from playhead.formats.tokens import field_of
 from playhead.read.image_headers import image_size
 from playhead.read.images import delivered_size
-from playhead.read.media_bytes import open_medium
+from playhead.read.media_bytes import all_bytes, open_medium
 from playhead.read.media_rules import MediaRules
 from playhead.read.recordings import open_recording, segment_frames
 from playhead.recipe.values import ImageOptions
@@ -53,6 +55,11 @@ class UndecodedRow:
     rules: MediaRules
     image: ImageOptions
 
+    def conversation(self, _tags: Mapping[str, Any]) -> Conversation:
+        """The conversation, which the source's tags are already in."""
+        found: Conversation = self.value[CONVERSATION]
+        return found
+
     def get(self, field: str) -> Any:
         return field_of(self.value, field)
 
@@ -68,6 +75,15 @@ class UndecodedRow:
     def image_size(self, field: str) -> tuple[int, int]:
         size = image_size_of(self._media(field, "image"), self.files, self.rules, field)
         return delivered_size(size, self.image)
+
+    def seconds_of(self, media: Media) -> float:
+        return audio_seconds_of(media, self.files, self.rules, CONVERSATION)
+
+    def image_size_of(self, media: Media) -> tuple[int, int]:
+        return delivered_size(image_size_of(media, self.files, self.rules, CONVERSATION), self.image)
+
+    def video_bytes_of(self, media: Media) -> bytes:
+        return all_bytes(open_medium(media, self.files, self.rules, CONVERSATION), self.rules)
 
     def _media(self, field: str, kind: MediaKind) -> Media:
         found = self.value.get(field)

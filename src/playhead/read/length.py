@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from playhead.errors import SampleError
+from playhead.formats.conversation import MediaInTokens
 from playhead.formats.rows import Sample
 from playhead.index.table import Table
 from playhead.recipe.augment_lengths import changed_milliseconds, may_be_shorter
 from playhead.recipe.augments import Augment, Speed
-from playhead.recipe.tree import Leaf, length_changes
+from playhead.recipe.tree import Leaf, length_changes, template_of
 from playhead.recipe.units import LARGEST_LENGTH, ceil_div, readable
 from playhead.recipe.values import Pack, Recipe
 
@@ -93,6 +94,9 @@ def is_compared(recipe: Recipe, leaf: Leaf) -> bool:
     length = leaf.source.length
     if recipe.sequence is None or length is None or (length.by_terms and not _is_packed(recipe, leaf)):
         return False
+    if length.turns is not None:
+        found = template_of(recipe, leaf)
+        return length.turns == "all" and found is not None and found[0].expand_placeholders
     if length.unit == "seconds":
         return recipe.sequence_rate is not None
     if length.unit == "characters":
@@ -120,6 +124,13 @@ def _in_milliseconds(size: int, recipe: Recipe) -> int:
 def truncated(sample: Sample, recipe: Recipe, leaf: Leaf, planned: int) -> Sample:
     """The sample with its sequence, and every field aligned with it, truncated to the planned length."""
     size = _sequence_size(sample, recipe)
+    if any(type(value) is MediaInTokens and value.media for value in sample.values()):
+        raise LengthError(
+            "a conversation with media cannot be truncated",
+            found=f"{size or 0:,} tokens",
+            expected=f"{planned:,}",
+            fix="leave such rows out (`overlong: drop`), or give them a batch of their own (`overlong: alone`)",
+        )
     keep = planned
     if leaf.unit == "seconds" and recipe.sequence_rate is not None:
         keep = planned * round(recipe.sequence_rate) // 1000

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from playhead.errors import DataError, PlayheadError, SampleError
-from playhead.formats.media import Media, MediaKind
+from playhead.formats.conversation import CONVERSATION, Conversation
+from playhead.formats.media import DecodedMedia, Media, MediaKind
 from playhead.formats.rows import Sample
 from playhead.read.images import decode_image
 from playhead.read.media_bytes import MediaBytes, open_media, open_medium
 from playhead.read.media_rules import MediaRules
-from playhead.read.recordings import decode_recording, joined_parts
+from playhead.read.recordings import SECONDS, decode_recording, joined_parts
+from playhead.read.videos import BYTES, decode_video
 from playhead.recipe.values import AudioOptions, ImageOptions
 from playhead.store import Files, ask_together
 
@@ -23,7 +25,7 @@ _IMAGES_AS_THEY_ARE = ImageOptions()
 # that is added to the name of the medium's field.
 _Decoder = Callable[[MediaBytes, Sequence[Media], MediaRules, Any], list[dict[str, Any] | SampleError]]
 
-DECODERS: dict[MediaKind, _Decoder] = {"audio": decode_recording, "image": decode_image}
+DECODERS: dict[MediaKind, _Decoder] = {"audio": decode_recording, "image": decode_image, "video": decode_video}
 
 
 class _Wanted(NamedTuple):
@@ -45,6 +47,7 @@ def decode_media(
     rules: MediaRules,
     audio: AudioOptions = _AUDIO_AS_IT_IS,
     image: ImageOptions = _IMAGES_AS_THEY_ARE,
+    video: str | None = None,
 ) -> tuple[list[Sample], SampleError | DataError | None]:
     """The samples with their media fetched and decoded, up to the first that fails, and its error.
 
@@ -56,27 +59,49 @@ def decode_media(
     wanted = [
         _Wanted(number, field, part, media)
         for number, sample in enumerate(samples)
-        for field, value in sample.items()
-        if type(value) is Media
+        for field, value in _media_of(sample)
         for part, media in (enumerate(value.parts) if value.parts else [(None, value)])
     ]
     if not wanted:
         return samples, None
-    found = _Decoding(files, rules, {"audio": audio, "image": image}).all(wanted)
+    found = _Decoding(files, rules, {"audio": audio, "image": image, "video": video}).all(wanted)
     done: list[Sample] = []
     for number, sample in enumerate(samples):
         made: Sample = {}
+        decoded: dict[str, dict[str, Any]] = {}
+        for field, value in _media_of(sample):
+            result = _joined(number, field, value, found, audio) if value.parts else found[number, field, None]
+            if isinstance(result, PlayheadError):
+                return done, result
+            decoded[field] = result
         for field, value in sample.items():
-            if type(value) is not Media:
+            if type(value) is Conversation:
+                made[field] = _with_decoded(value, decoded)
+            elif field not in decoded:
                 made.setdefault(field, value)  # unless it is the rate of an earlier field
-                continue
-            decoded = _joined(number, field, value, found, audio) if value.parts else found[number, field, None]
-            if isinstance(decoded, PlayheadError):
-                return done, decoded
-            for added, part in decoded.items():
-                made[f"{field}{added}"] = part
+            else:
+                made |= {f"{field}{added}": part for added, part in decoded[field].items() if added != SECONDS}
         done.append(made)
     return done, None
+
+
+def _media_of(sample: Sample) -> Iterator[tuple[str, Media]]:
+    """The media of a sample, and those of its conversation, in order; each with a name."""
+    for field, value in sample.items():
+        if type(value) is Media:
+            yield field, value
+        elif type(value) is Conversation:
+            for i, part in enumerate(value.media()):
+                assert isinstance(part.media, Media)
+                yield f"{field}[{i}]", part.media
+
+
+def _with_decoded(conversation: Conversation, decoded: Mapping[str, dict[str, Any]]) -> Conversation:
+    return conversation.with_media(
+        DecodedMedia(part.kind, found[""], found.get("_rate"), found.get(SECONDS), found.get(BYTES))
+        for i, part in enumerate(conversation.media())
+        for found in [decoded[f"{CONVERSATION}[{i}]"]]
+    )
 
 
 _Found = dict[tuple[int, str, int | None], dict[str, Any] | SampleError | DataError]
@@ -101,7 +126,7 @@ def _joined(
 class _Decoding:
     files: Files
     rules: MediaRules
-    options: dict[MediaKind, AudioOptions | ImageOptions]
+    options: dict[MediaKind, AudioOptions | ImageOptions | str | None]
 
     def all(self, wanted: Sequence[_Wanted]) -> _Found:
         found: _Found = {}

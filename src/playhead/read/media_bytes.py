@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.formats.media import Media
-from playhead.read.media_rules import MediaRules
+from playhead.read.media_rules import MediaRules, too_large
 from playhead.store import Buffer, Extent, File, Files, Ranges, open_file, requests_cost
 from playhead.store.addresses import without_query
 
@@ -68,3 +68,10 @@ def open_medium(media: Media, files: Files, rules: MediaRules, field: str) -> Me
     if media.data is None:
         return open_media(files, rules.resolve(media))
     return media_bytes(f'the bytes in "{field}"' if media.path is None else without_query(media.path), media.data)
+
+
+def all_bytes(source: MediaBytes, rules: MediaRules) -> bytes:
+    """A medium whole, of which at most as many bytes are read as the rules allow."""
+    if source.size > rules.max_bytes:
+        raise too_large(source.path, f"{source.size:,} bytes", f"at most {rules.max_bytes:,}", "max_bytes")
+    return bytes(source.read(0, source.size))

@@ -19,6 +19,7 @@ from playhead.recipe.values import AudioOptions
 from playhead.store import Buffer, Extent
 from playhead.types import Array
 
+SECONDS = "_seconds"  # of the segment as it is stored: not a field of samples
 _ROUNDING_SECONDS = 0.001  # manifests round to milliseconds, whatever the tolerance of the recipe
 _MOST_SECONDS = 1e9
 _WITHOUT_DECODER = {b"ftyp": "MP4 or M4A", b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"\x1aE\xdf\xa3": "Matroska or WebM"}
@@ -100,7 +101,8 @@ def decode_recording(
             if channels is not None:
                 samples = chosen_channels(source.path, samples, channels, "the channels in the row")
             samples, rate = as_wanted(source.path, samples, recording.rate, options_for(group[i], how))
-            found[i] = {"": samples, "_rate": rate}
+            seconds = (bounds[1] - bounds[0]) / recording.rate
+            found[i] = {"": samples, "_rate": rate, SECONDS: seconds}
         except SampleError as error:
             found[i] = error
     return [found[i] for i in range(len(group))]
@@ -126,7 +128,7 @@ def joined_parts(parts: Sequence[Mapping[str, Any]], crop: MediaCrop | None, how
     samples = np.concatenate([np.pad(array, ((0, num_frames - len(array)), (0, 0))) for array in arrays], axis=1)
     first, end = (0, num_frames) if crop is None else crop.frames(0, num_frames, rate)
     wanted, rate = as_wanted("a recording of several files", samples[first:end], rate, how)
-    return {"": wanted, "_rate": rate}
+    return {"": wanted, "_rate": rate, SECONDS: max(part[SECONDS] for part in parts)}
 
 
 def open_recording(source: Readable) -> OpenRecording:

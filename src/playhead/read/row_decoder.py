@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from playhead.errors import DataError, SampleError
+from playhead.formats.conversation import CONVERSATION
 from playhead.formats.registry import format_of
 from playhead.formats.rows import Rows, Sample
+from playhead.read.conversations import audio_as_conversation
 from playhead.read.decode import decoded_until, with_media
 from playhead.read.media import decode_media
 from playhead.read.media_rules import media_rules
-from playhead.recipe.tree import Leaf
+from playhead.recipe.tree import Leaf, audio_conversations
 from playhead.recipe.values import Recipe
 from playhead.store import Files
+
+_FOLDERS = ("data_folder", "audio_root")  # options that say where media are: rows may name what is in them
 
 
 class RowDecoder:
@@ -24,9 +28,14 @@ class RowDecoder:
         self._files = files
         self._raw_members = found.raw_members
         self._decodes = recipe.decode and found.raw_members
-        self.rules = media_rules(leaf.source.path, recipe.media, recipe.length_tolerance)
+        folders = [f"{path.rstrip('/')}/" for name in _FOLDERS for path in leaf.source.options.get(name, ())]
+        self.rules = media_rules([*leaf.source.path, *folders], recipe.media, recipe.length_tolerance)
         self._media = self.rules if recipe.media is not False else None
         self._takes_extents = self._decodes if found.raw_members else self._media is not None
+        self._video = recipe.video
+        self._tags = dict(leaf.source.tags)
+        self._as_conversation = audio_conversations(leaf.source)
+        self._conversations = found.conversations
         self._audio = leaf.source.audio or recipe.audio
         self.image = leaf.source.image or recipe.image
 
@@ -43,7 +52,22 @@ class RowDecoder:
     def raw(self, rows: Rows) -> list[Sample]:
         """The samples as they are in their files; where they are decoded, an Extent may stand for bytes."""
         heads = getattr(self._reader, "read_heads", None) if self._takes_extents else None
-        return read_rows(self._reader.read if heads is None else heads, rows)
+        samples = read_rows(self._reader.read if heads is None else heads, rows)
+        if self._as_conversation is not None:
+            return self._conversations_of(samples, rows)
+        return [{**sample, **self._tags} for sample in samples] if self._tags and not self._conversations else samples
+
+    def _conversations_of(self, samples: list[Sample], rows: Rows) -> list[Sample]:
+        """Rows of audio as conversations."""
+        assert self._as_conversation is not None
+        made: list[Sample] = []
+        for i, sample in enumerate(self.undecoded(samples)):
+            try:
+                made.append(audio_as_conversation(self._as_conversation, sample, self._tags, rows.place(i)))
+            except DataError as error:
+                error.at(rows.place(i))
+                raise
+        return made
 
     def with_media(self, raws: list[Sample]) -> list[Sample]:
         """The samples with their media as `Media` values, before anything is decoded."""
@@ -51,7 +75,7 @@ class RowDecoder:
 
     def undecoded(self, raws: list[Sample]) -> list[Sample]:
         """The samples with their media as `Media` values, and every other member decoded."""
-        if not self._raw_members:
+        if not self._raw_members or any(CONVERSATION in sample for sample in raws):
             return raws
         samples, problem = decoded_until(with_media(raws))
         if problem is not None:
@@ -62,7 +86,7 @@ class RowDecoder:
         """Samples with `Media` values fetched and decoded, up to the first that fails, and its error."""
         problem: SampleError | DataError | None = None
         if self._media is not None and self.may_hold_media:
-            samples, problem = decode_media(samples, self._files, self._media, self._audio, self.image)
+            samples, problem = decode_media(samples, self._files, self._media, self._audio, self.image, self._video)
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem

@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 
 from playhead.errors import PlayheadError
 from playhead.formats.rows import Choice, Rows, Sample
+from playhead.index.layout import chat_of
 from playhead.read.augment import Augmenter
+from playhead.read.conversations import SampleChat
 from playhead.read.generator import SampleGenerator
+from playhead.read.headers import UndecodedRow
 from playhead.read.mapping import Mapper
 from playhead.read.recount import Counted, recount_of
 from playhead.read.row_decoder import RowDecoder
@@ -58,6 +61,10 @@ class SampleMaker:
         self.recount = recount_of(recipe, leaf, tokenizers)
         tokenize = tokenize_of(recipe, leaf)
         self._tokens = None if tokenize is None else SampleTokens(tokenize[0], tokenizers)
+        chat = chat_of(recipe, leaf)
+        headers = UndecodedRow({}, files, self._decoder.rules, self._decoder.image)
+        audio_dtype = None if recipe.media is False else (leaf.source.audio or recipe.audio).dtype
+        self._chat = None if chat is None else SampleChat(chat, tokenizers, headers, audio_dtype)
         self._mapper = None if function is None else Mapper(function)
         self._stored_arrays = stored_arrays and function is None
 
@@ -93,6 +100,9 @@ class SampleMaker:
         failed: PlayheadError | None
         if self.recount is not None:
             samples, counted, failed = self.recount.run(raws, samples)
+            problem = failed or problem
+        if self._chat is not None:
+            samples, failed = self._chat.run(samples)
             problem = failed or problem
         if not self._stored_arrays and self._decoder.may_hold_media:
             samples = read_arrays(samples)

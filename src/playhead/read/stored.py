@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from playhead.formats.conversation import Conversation, MediaInTokens
+from playhead.formats.media import DecodedMedia, Media
 from playhead.formats.rows import Sample
 from playhead.store import Buffer, Extent, Ranges, Stamp
 from playhead.types import Array
@@ -121,10 +124,26 @@ def read_arrays(samples: list[Sample]) -> list[Sample]:
         made = dict(sample)
         for name, value in sample.items():
             if type(value) is StoredArray:
-                made[name] = np.empty(value.shape, value.dtype)
-                wanted.append((value, made[name]))
+                made[name] = _to_read(value, wanted)
+            elif type(value) is MediaInTokens:
+                made[name] = replace(value, media=[_to_read(each, wanted) for each in value.media])
+            elif type(value) is Conversation:
+                made[name] = value.with_media(_decoded_to_read(part.media, wanted) for part in value.media())
         found.append(made)
     if not wanted:
         return samples
     read_into(wanted)
     return found
+
+
+def _to_read(value: Any, wanted: list[tuple[StoredArray, Array]]) -> Any:
+    """The array that a stored one is to be read into; any other value as it is."""
+    if type(value) is not StoredArray:
+        return value
+    place: Array = np.empty(value.shape, value.dtype)
+    wanted.append((value, place))
+    return place
+
+
+def _decoded_to_read(media: Media | DecodedMedia, wanted: list[tuple[StoredArray, Array]]) -> Media | DecodedMedia:
+    return replace(media, value=_to_read(media.value, wanted)) if isinstance(media, DecodedMedia) else media

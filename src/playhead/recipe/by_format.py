@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from playhead.recipe.tree import NOISES, leaves, with_sources
-from playhead.recipe.values import Length, Recipe, Source
+from playhead.recipe.tree import NOISES, Leaf, leaves, template_of, with_sources
+from playhead.recipe.values import Bucket, Length, Recipe, Source, Turns
 
 _REGISTRY = "playhead.formats.registry"
 _DATASETS = "playhead.formats.saved_datasets"
@@ -27,6 +27,8 @@ def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
     has the rate that audio is resampled to.
     """
     recipe = with_sources(recipe, _with_length)
+    turns = {leaf.path: _turns(leaf) for leaf in leaves(recipe) if template_of(recipe, leaf) is not None}
+    recipe = with_sources(recipe, lambda source, path: _with_turns(source, turns.get(path, ())))
     found = {_sequence_of(leaf.source) for leaf in leaves(recipe) if not leaf.is_noise}
     if "sequence" not in given and len(found) == 1 and (sequence := found.pop()) is not None:
         recipe = msgspec.structs.replace(recipe, sequence=sequence)
@@ -35,9 +37,40 @@ def with_defaults(recipe: Recipe, given: Collection[str]) -> Recipe:
     return recipe
 
 
+def holds_conversations(source: Source) -> bool:
+    """Whether the rows of a source are conversations, or made into such."""
+    return bool(source.as_conversation) or format_holds_conversations(source)
+
+
+def format_holds_conversations(source: Source) -> bool:
+    registered = _registered(source)
+    return registered is not None and registered.conversations
+
+
+def _turns(leaf: Leaf) -> tuple[Turns, ...]:
+    """What the lengths of conversations count: in buckets of two lengths, the input and the output."""
+    batching = leaf.batching
+    if not isinstance(batching, Bucket):
+        return ("all",)
+    pairs = isinstance(batching.num, tuple) or isinstance((batching.edges or [0])[0], tuple)
+    return ("input", "output") if pairs else ("all",)
+
+
+def _with_turns(source: Source, turns: tuple[Turns, ...]) -> Source:
+    """A source of conversations with lengths in tokens, unless the recipe gives others."""
+    if not turns or not holds_conversations(source):
+        return source
+    names = ("length", "output_length")[: len(turns)]
+    missing = [name for name in names if getattr(source, name) is None]
+    found = dict(zip(names, turns, strict=True))
+    return msgspec.structs.replace(source, **{name: Length(turns=found[name]) for name in missing})
+
+
 def _sequence_of(source: Source) -> str | None:
     """The field that lengths count, according to a length in seconds or to the format."""
     registered, length = _registered(source), source.length
+    if holds_conversations(source):
+        return None
     if length is not None and length.audio is not None and length.unit == "seconds":
         return length.audio
     return None if registered is None else registered.default_sequence
@@ -52,6 +85,8 @@ def path_options(source: Source) -> list[str]:
 def _with_length(source: Source, path: str) -> Source:
     registered = _registered(source)
     if registered is None or registered.default_length is None or path.startswith(NOISES):
+        return source
+    if source.length is None and holds_conversations(source):
         return source
     if source.length is None:
         return msgspec.structs.replace(source, length=registered.default_length)

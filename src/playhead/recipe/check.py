@@ -9,6 +9,7 @@ import msgspec
 from playhead.errors import RecipeError
 from playhead.recipe.check_augments import check_augments
 from playhead.recipe.check_batching import check_batching
+from playhead.recipe.check_conversations import check_conversations
 from playhead.recipe.check_delivery import check_delivery
 from playhead.recipe.check_sizes import check_batch_sizes, check_sizes
 from playhead.recipe.check_source import check_source
@@ -33,6 +34,7 @@ def check(recipe: Recipe) -> None:
     for leaf in noise_leaves(recipe):
         check_source(leaf)
     check_augments(recipe)
+    check_conversations(recipe)
 
 
 def _check_branch(branch: Branch, recipe: Recipe) -> None:

@@ -127,6 +127,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "function": "Your function, `package.module:function`, in place of a file: it returns (text, trained) pairs.",
         "variables": "What the template may use beside messages, such as bos_token.",
         "content": "What the template gets as the content of a message: a text with tags for media, or its parts.",
+        "separator": "What is between the texts and tags of one message, if the template gets a text.",
         "audio": "The token that stands for a recording, and the seconds that it stands for.",
         "image": "The token that stands for an image, and how many tokens an image has.",
         "video": "The token that stands for a video, and how many tokens a video has.",

@@ -12,16 +12,17 @@ import msgspec
 from playhead.recipe.by_format import path_options
 from playhead.recipe.patterns import expand_braces
 from playhead.recipe.tree import with_sources
-from playhead.recipe.values import Length, MediaOptions, Recipe, Source, Tokenize
+from playhead.recipe.values import Length, MediaOptions, Recipe, Source, Template, Tokenize
 from playhead.store import is_url
 
-L = TypeVar("L", bound=Length | Tokenize | bool | None)
+L = TypeVar("L", bound=Length | Tokenize | Template | bool | None)
 
 
 def place(recipe: Recipe, directory: Path) -> Recipe:
     """Law: placing a placed recipe changes nothing, whatever the directory."""
     return msgspec.structs.replace(
         with_sources(recipe, partial(_place_source, directory)),
+        template=_place_tokenizer(recipe.template, directory),
         tokenize=_place_tokenizer(recipe.tokenize, directory),
         media=_place_media(recipe.media, directory),
         cache_dir=absolute(recipe.cache_dir, directory),
@@ -36,10 +37,12 @@ def _place_media(media: bool | MediaOptions, directory: Path) -> bool | MediaOpt
 
 
 def _place_tokenizer(given: L, directory: Path) -> L:
-    """A length or `tokenize`, with the paths of its tokenizers absolute."""
+    """A length, `tokenize` or a template, with the paths of its files absolute."""
     if isinstance(given, Length) and given.sum:
         return msgspec.structs.replace(given, sum=[_place_tokenizer(term, directory) for term in given.sum])
-    if not isinstance(given, Length | Tokenize) or given.tokenizer is None:
+    if isinstance(given, Template) and given.file is not None:
+        given = msgspec.structs.replace(given, file=absolute(given.file, directory))
+    if not isinstance(given, Length | Tokenize | Template) or given.tokenizer is None:
         return given
     return msgspec.structs.replace(given, tokenizer=absolute(given.tokenizer, directory))
 
@@ -72,6 +75,7 @@ def _place_source(directory: Path, source: Source, path: str) -> Source:
         drop_rows=placed(source.drop_rows, f"{path}.drop_rows"),
         length=_place_tokenizer(source.length, directory),
         output_length=_place_tokenizer(source.output_length, directory),
+        template=_place_tokenizer(source.template, directory),
         tokenize=_place_tokenizer(source.tokenize, directory),
         options=source.options | options,
     )

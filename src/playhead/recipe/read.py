@@ -23,7 +23,7 @@ from playhead.recipe.paths import absolute, place
 from playhead.recipe.shape import fit
 from playhead.recipe.text import read_plain
 from playhead.recipe.tree import leaves
-from playhead.recipe.values import CACHE_DIR, Recipe
+from playhead.recipe.values import CACHE_DIR, Recipe, Template
 
 
 def load(path: str | os.PathLike[str]) -> Recipe:
@@ -66,7 +66,17 @@ def _names_functions(recipe: Recipe) -> bool:
         return True
     sources = [leaf.source for leaf in leaves(recipe)]
     lengths = [length for source in sources for length in (source.length, source.output_length) if length]
-    return any(source.map for source in sources) or any(term.function for length in lengths for term in length.terms)
+    if any(source.map for source in sources) or any(term.function for length in lengths for term in length.terms):
+        return True
+    templates = [recipe.template, *(source.template for source in sources)]
+    return recipe.video is not None or any(_has_function(template) for template in templates)
+
+
+def _has_function(template: Template | bool | None) -> bool:
+    if not isinstance(template, Template):
+        return False
+    visual = [how for how in (template.image, template.video) if how is not None]
+    return template.function is not None or any(how.function for how in visual)
 
 
 def _leave_unshuffled(sources: list[dict[str, Any]], path: str, problem: str) -> None:

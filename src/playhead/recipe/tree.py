@@ -15,7 +15,20 @@ from playhead.errors import RecipeError
 from playhead.recipe.augment_lengths import changes_length
 from playhead.recipe.augments import Augment, Noise, kind_of
 from playhead.recipe.units import in_units, length_limit
-from playhead.recipe.values import Batching, Bucket, Evaluation, Fixed, Group, Recipe, Source, Tokenize, Unit, WeightsIn
+from playhead.recipe.values import (
+    AsConversation,
+    Batching,
+    Bucket,
+    Evaluation,
+    Fixed,
+    Group,
+    Recipe,
+    Source,
+    Template,
+    Tokenize,
+    Unit,
+    WeightsIn,
+)
 from playhead.seeds import key
 
 MAIN = "main"
@@ -198,6 +211,22 @@ def tokenize_of(recipe: Recipe, leaf: Leaf) -> tuple[Tokenize, str] | None:
     if own is not None:
         return None if isinstance(own, bool) else (own, f"{leaf.path}.tokenize")
     return None if recipe.tokenize is None else (recipe.tokenize, "tokenize")
+
+
+def template_of(recipe: Recipe, leaf: Leaf) -> tuple[Template, str] | None:
+    """The template of a source of conversations, and its location in the recipe: its own, or the recipe's."""
+    own = leaf.source.template
+    if own is not None:
+        return None if isinstance(own, bool) else (own, f"{leaf.path}.template")
+    return None if recipe.template is None else (recipe.template, "template")
+
+
+def audio_conversations(source: Source) -> AsConversation | None:
+    """How rows of audio become conversations, if they do."""
+    given = source.as_conversation
+    if isinstance(given, AsConversation):
+        return given
+    return AsConversation() if given else None
 
 
 def augments_of(recipe: Recipe, leaf: Leaf) -> tuple[Augment, ...]:

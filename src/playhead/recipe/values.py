@@ -138,6 +138,7 @@ class Template(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     function: str | None = None
     variables: dict[str, Any] = field(default_factory=dict)
     content: TemplateContent = "text"
+    separator: str = " "
     audio: AudioTokens | None = None
     image: VisualTokens | None = None
     video: VisualTokens | None = None

@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import to_builtins
 
 from playhead.errors import RecipeError
-from playhead.feed.collate import Empty
 from playhead.feed.delivery import Delivery
 from playhead.feed.loader import Loader
+from playhead.feed.padding import Empty
 from playhead.feed.pool import Inline, Pool, Threads
 from playhead.feed.processes import Processes, WorkerOptions
 from playhead.feed.produce import Blueprint, Produced

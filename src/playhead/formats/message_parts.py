@@ -1,0 +1,91 @@
+"""Messages in the style of OpenAI as conversations: texts, and media by URL or as base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from playhead.errors import DataError
+from playhead.formats.conversation import Conversation, MediaPart, Part, Turn, make_conversation, role_of
+from playhead.formats.conversation_lines import NamedMedia, list_of, row_tags, seconds_of, text_of
+from playhead.formats.media import Media, MediaKind
+
+MESSAGES = "messages"
+_URLS: dict[str, MediaKind] = {"image_url": "image", "audio_url": "audio", "video_url": "video"}
+_OF_TURN = {"role", "content"}
+
+
+class MessagesOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """`field` holds the messages; `data_folder` is where relative paths begin, if not beside the file."""
+
+    field: str = MESSAGES
+    data_folder: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def tar(self) -> list[str]:
+        return []
+
+
+def parse_messages(
+    row: Mapping[str, Any], row_id: str, tags: Mapping[str, Any], named: NamedMedia, options: MessagesOptions
+) -> Conversation:
+    """`{"messages": [{"role", "content": text | [{"type", ...}]}], "tools"?}`; turns are kept as they are."""
+    turns = [_turn(entry, row_id, named) for entry in list_of(_plain(row.get(options.field)), options.field, row_id)]
+    tools = row.get("tools")
+    return make_conversation(
+        row_id, turns, row_tags(row, tags), merge=False, tools=tools if isinstance(tools, list) else None
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A list in place of an array of a column."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _turn(entry: Mapping[str, Any], row_id: str, named: NamedMedia) -> Turn:
+    role, content = role_of(entry.get("role"), row_id), _plain(entry.get("content"))
+    extra = {name: value for name, value in entry.items() if name not in _OF_TURN and value is not None}
+    if content is None:
+        return Turn(role, ("",), extra)
+    if isinstance(content, str):
+        return Turn(role, (content,), extra)
+    parts = [_part(part, row_id, named) for part in list_of(content, '"content"', row_id)]
+    return Turn(role, tuple(parts) or ("",), extra)
+
+
+def _part(part: Mapping[str, Any], row_id: str, named: NamedMedia) -> Part:
+    kind = part.get("type")
+    if kind == "text":
+        return text_of(part.get("text"), '"text" of a part', row_id)
+    if kind == "input_audio":
+        return MediaPart(_held("audio", (part.get(kind) or {}).get("data"), row_id))
+    if kind not in _URLS:
+        raise DataError(
+            f'conversation "{row_id}": unknown part of a message',
+            found=f"type: {kind!r}"[:80],
+            expected=f"one of: text, {', '.join(_URLS)}, input_audio",
+        )
+    given = part.get(kind)
+    about = given if isinstance(given, dict) else {"url": given}
+    url = text_of(about.get("url"), f'"url" of {kind}', row_id)
+    offset, duration = (seconds_of(about.get(name), f'"{name}"', row_id) for name in ("offset", "duration"))
+    if url.startswith("data:"):
+        media = replace(_held(_URLS[kind], url.partition(",")[2], row_id), offset=offset or 0.0, duration=duration)
+    else:
+        media = named(_URLS[kind], url, offset or 0.0, duration)
+    return MediaPart(media, duration if _URLS[kind] == "audio" else None)
+
+
+def _held(kind: MediaKind, data: Any, row_id: str) -> Media:
+    """A medium that the row holds as base64."""
+    try:
+        return Media(kind, base64.b64decode(text_of(data, f"the {kind} of a part", row_id), validate=True))
+    except binascii.Error as error:
+        raise DataError(f'conversation "{row_id}": the {kind} of a part is not base64', found=str(error)) from None
