@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from playhead.errors import SampleError
 from playhead.feed.collate import Shape, padded
-from playhead.feed.padding import Collation
 from playhead.feed.numbers import Dtype, arrays_of, flat_of
+from playhead.feed.padding import Collation
 
 EDGES = [0, 1, 2**8, 2**31, 2**53, 2**63, 2**64]
 WHOLE = st.integers(-300, 300) | st.sampled_from(EDGES).flatmap(lambda edge: st.integers(edge - 2, edge + 2))

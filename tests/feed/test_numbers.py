@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from playhead.errors import SampleError
 from playhead.feed.collate import Shape, packed, padded
-from playhead.feed.padding import Collation
 from playhead.feed.numbers import SlotError
+from playhead.feed.padding import Collation
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
