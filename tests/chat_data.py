@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import wave
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|audio|>", "<|image|>", "<|video|>"]
@@ -41,3 +46,65 @@ def write_tokenizer(path: Path, special: list[str] = SPECIAL) -> Path:
     tokenizer.train_from_iterator(["hello there user assistant what is said in the audio", "żółw 漢字 😀"] * 4, trainer)
     tokenizer.save(str(path))
     return path
+
+
+def write_wav(path: Path, num_frames: int, rate: int = 16000, first: int = 0) -> Path:
+    """Mono PCM whose samples count up from `first`, so that every segment can be told from every other."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(((np.arange(num_frames) + first) % 30000).astype("<i2").tobytes())
+    return path
+
+
+def write_image(path: Path, width: int, height: int, value: int) -> Path:
+    Image.fromarray(np.full((height, width, 3), value % 256, np.uint8)).save(path)
+    return path
+
+
+def write_messages(folder: Path, num_rows: int) -> Path:
+    """Conversations of texts, images and recordings in a JSON array, with their files and a recipe's template."""
+    (folder / "media").mkdir(parents=True)
+    rows = []
+    for i in range(num_rows):
+        content: list[dict[str, object]] = [{"type": "text", "text": f"what is said in {i}"}]
+        for j in range(i % 3):
+            name = f"{i}-{j}.png"
+            write_image(folder / "media" / name, 20 + i % 30, 16, i + j)
+            content.insert(j, {"type": "image_url", "image_url": {"url": name}})
+        if i % 4 == 1:
+            name = f"{i}.wav"
+            write_wav(folder / "media" / name, 800 + 100 * i, first=i)
+            content.append({"type": "audio_url", "audio_url": {"url": name}})
+        answer = {"role": "assistant", "content": "hello there " * (1 + i % 7)}
+        rows.append({"id": f"row-{i}", "messages": [{"role": "user", "content": content}, answer]})
+    (folder / "rows.json").write_text(json.dumps(rows, indent=1))
+    write_tokenizer(folder / "tokenizer.json")
+    (folder / "chat.jinja").write_text(MARKED)
+    return folder / "rows.json"
+
+
+def messages_recipe(folder: Path, **more: Any) -> dict[str, Any]:
+    """A recipe of the conversations that `write_messages` wrote."""
+    return {
+        "seed": 5,
+        "lanes": 4,
+        "sources": [
+            {
+                "name": "talks",
+                "path": str(folder / "rows.json"),
+                "format": "messages",
+                "options": {"data_folder": "media"},
+            }
+        ],
+        "template": {
+            "tokenizer": "tokenizer.json",
+            "file": "chat.jinja",
+            "audio": {"tag": "<|audio|>", "token_equivalent_duration": 0.02},
+            "image": {"tag": "<|image|>", "patch": 8},
+        },
+        "batching": {"type": "pack", "max_length": 160},
+        "cache_dir": str(folder / "cache"),
+        **more,
+    }
