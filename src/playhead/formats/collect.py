@@ -9,7 +9,7 @@ import numpy as np
 
 from playhead.errors import DataError
 from playhead.formats.lengths import MISSING
-from playhead.formats.row_lengths import Row, RowLengths
+from playhead.formats.row_lengths import Place, Row, RowLengths
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
 from playhead.seeds import hash_text
@@ -20,7 +20,8 @@ ROW_ID = "__id__"  # a row's default id, if the recipe names no field: its own i
 
 
 class Collector:
-    """Takes rows one by one, then returns their columns. Its errors do not name the row: the caller knows where it is.
+    """Takes rows one by one, then returns their columns. Errors of `add` do not name the row: the caller knows where it
+    is. Those of `take` name the `place` that was given with it.
 
     Where the recipe names no ids, rows must be all those of a file, in order; `path` is the file.
     """
@@ -33,9 +34,9 @@ class Collector:
         self._matches = [(match.column, match.name, match.compile()) for match in spec.matches]
         self._clear()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, place: Place | None = None) -> None:
         for lengths in self._lengths.values():
-            lengths.add(row)
+            lengths.add(row, place)
         for name in self._spec.columns:
             self._columns[name].append(number(row.get(name), name))
         for name, field, accepts in self._matches:

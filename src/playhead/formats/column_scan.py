@@ -17,7 +17,7 @@ from playhead.errors import DataError
 from playhead.formats.arrow_types import is_number, is_text, is_text_or_bytes, load_pyarrow, without_views
 from playhead.formats.collect import OWN_ID, ROW_ID, Collector, file_and_row, own_id
 from playhead.formats.columns import as_rows, column_of
-from playhead.formats.conversation import Conversation
+from playhead.formats.conversation import Conversation, naming
 from playhead.formats.conversation_lines import unlocated
 from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
 from playhead.formats.message_parts import MESSAGES, MessagesOptions, parse_messages
@@ -247,7 +247,9 @@ class _ScanRow:
 
     def conversation(self, tags: Mapping[str, Any]) -> Conversation:
         options = MessagesOptions(field=self.messages or MESSAGES)
-        return parse_messages(self.value, own_id(self.value) or "", tags, unlocated, options)
+        row_id = own_id(self.value)
+        with naming(row_id):
+            return parse_messages(self.value, row_id or "", tags, unlocated, options)
 
     def get(self, field: str) -> Any:
         name, inner = _column_and_path(field, list(self.value))
@@ -277,11 +279,11 @@ def _row_by_row(spec: Spec, columns: Mapping[str, Any], numbers: Sequence[int], 
     collector = Collector(spec)
     readers = [column_of(array) for array in columns.values()]
     for i, number in enumerate(numbers):
-        here = np.array([i])
+        here, place = np.array([i]), f"{path}, row {number:,}"
         try:
             (value,) = as_rows(list(columns), [read(here) for read in readers], 1)
-            collector.add(_ScanRow(value, None if spec.chat is None else spec.chat.messages))
+            collector.add(_ScanRow(value, None if spec.chat is None else spec.chat.messages), place)
         except DataError as error:
-            error.at(f"{path}, row {number:,}")
+            error.at(place)
             raise
     return collector.take()

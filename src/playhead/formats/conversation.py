@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -101,15 +102,22 @@ class MediaInTokens(Struct, frozen=True):
         return len(self.media)
 
 
-def role_of(name: Any, conversation_id: str) -> str:
+@contextmanager
+def naming(conversation_id: str | None) -> Iterator[None]:
+    """Errors of a conversation name it, if it has an id."""
+    try:
+        yield
+    except DataError as error:
+        if conversation_id:
+            error.at(f'conversation "{conversation_id}"')
+        raise
+
+
+def role_of(name: Any) -> str:
     """The role of a speaker, in any of its spellings."""
     found = _ROLES.get(name.lower()) if isinstance(name, str) else None
     if found is None:
-        raise DataError(
-            f'conversation "{conversation_id}": unknown role',
-            found=repr(name)[:80],
-            expected=f"one of: {', '.join(_ROLES)}",
-        )
+        raise DataError("unknown role", found=repr(name)[:80], expected=f"one of: {', '.join(_ROLES)}")
     return found
 
 
@@ -128,7 +136,7 @@ def make_conversation(
     """
     given = list(turns)
     if not given:
-        raise DataError(f'conversation "{conversation_id}": has no turns', fix="correct the row, or leave it out")
+        raise DataError("has no turns", fix="correct the row, or leave it out")
     context, system_prompt = _tag(tags, CONTEXT_TAG), _tag(tags, SYSTEM_TAG)
     if context is not None and given[0].role == USER and given[0].parts and isinstance(given[0].parts[0], MediaPart):
         given.insert(0, Turn(USER, (context,)))

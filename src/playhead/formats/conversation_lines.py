@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from playhead.errors import DataError, RecipeError
 from playhead.formats.collect import ROW_ID, file_and_row, own_id
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
-from playhead.formats.conversation import CONVERSATION, Conversation
+from playhead.formats.conversation import CONVERSATION, Conversation, naming
 from playhead.formats.jsonl import LineKind, LineRow, read_objects, row_object, scan_lines
 from playhead.formats.lines import line_place
 from playhead.formats.media import Media, MediaKind
@@ -24,6 +24,7 @@ from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
 from playhead.formats.tar_rows import row_tars
+from playhead.recipe.units import LARGEST_LENGTH
 from playhead.recipe.values import Source
 from playhead.store import File, Files, is_url, list_files, open_file
 
@@ -31,6 +32,7 @@ TRACK = "conversations"
 _HEAD_BYTES = 1 << 12
 _SECTION_BYTES = 64 << 20
 _NOWHERE = (0, 0)
+_MOST_SECONDS = LARGEST_LENGTH // 1000
 
 
 class NamedMedia(Protocol):
@@ -77,7 +79,9 @@ class _Line:
         return self.value
 
     def conversation(self, tags: Mapping[str, Any]) -> Conversation:
-        return self.parse(self.value, own_id(self.value) or "", tags, unlocated, self.options)
+        row_id = own_id(self.value)
+        with naming(row_id):
+            return self.parse(self.value, row_id or "", tags, unlocated, self.options)
 
 
 @dataclass(frozen=True)
@@ -130,10 +134,12 @@ class ConversationLines:
             found = np.ones(lines.starts.size, np.bool_)
             for i, (raw, at) in enumerate(lines.rows()):
                 try:
-                    names = self._names(row_object(raw, "replace"), options)
-                    missing = [name for name in names if name not in members]
-                    if missing and not options.skip_missing:
-                        raise _missing(missing[0], len(members), tar)
+                    row = row_object(raw, "replace")
+                    with naming(own_id(row)):
+                        names = self._names(row, options)
+                        missing = [name for name in names if name not in members]
+                        if missing and not options.skip_missing:
+                            raise _missing(missing[0], len(members), tar)
                 except DataError as error:
                     error.at(line_place(file, at))
                     raise
@@ -178,7 +184,8 @@ class _Reader:
         for i, (value, media) in enumerate(zip(objects, named, strict=True)):
             row_id = own_id(value) or file_and_row(rows.shards[i].name, int(rows.numbers[i]))
             try:
-                found = self._parse(value, row_id, self._tags, media, self._options)
+                with naming(row_id):
+                    found = self._parse(value, row_id, self._tags, media, self._options)
             except DataError as error:
                 error.at(rows.place(i))
                 raise
@@ -240,32 +247,26 @@ def one_folder(given: Sequence[str], source: Source, name: str) -> str | None:
     return given[0].rstrip("/") if given else None
 
 
-def text_of(value: Any, what: str, row_id: str) -> str:
+def text_of(value: Any, what: str) -> str:
     """A text of a conversation."""
     if not isinstance(value, str):
-        raise DataError(f'conversation "{row_id}": {what} is not a text', found=repr(value)[:80], expected="a text")
+        raise DataError(f"{what} is not a text", found=repr(value)[:80], expected="a text")
     return value
 
 
-def list_of(value: Any, what: str, row_id: str) -> list[Any]:
+def list_of(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, dict) for item in value):
-        raise DataError(
-            f'conversation "{row_id}": {what} is not a list of turns',
-            found=repr(value)[:80],
-            expected="a list of objects",
-        )
+        raise DataError(f"{what} is not a list of objects", found=repr(value)[:80], expected="a list of objects")
     return list(value)
 
 
-def seconds_of(value: Any, what: str, row_id: str) -> float | None:
+def seconds_of(value: Any, what: str) -> float | None:
     """A time in a row; None where there is none."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SECONDS:
         raise DataError(
-            f'conversation "{row_id}": {what} is not a valid time',
-            found=repr(value)[:80],
-            expected="seconds, 0 or more",
+            f"{what} is not a valid time", found=repr(value)[:80], expected=f"seconds, from 0 to {_MOST_SECONDS:,}"
         )
     return float(value)
 

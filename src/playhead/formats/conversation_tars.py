@@ -12,7 +12,7 @@ from playhead.errors import DataError
 from playhead.formats import wids
 from playhead.formats.collect import Collector, own_id
 from playhead.formats.contract import Chunk, RowReader, ScanLimits
-from playhead.formats.conversation import CONVERSATION, Conversation
+from playhead.formats.conversation import CONVERSATION, Conversation, naming
 from playhead.formats.jsonl import row_object, text_bytes
 from playhead.formats.lengths import MISSING, read_field
 from playhead.formats.media import Media
@@ -59,7 +59,7 @@ class ConversationTars:
                 if is_skipped(row.value):
                     skipped.append(group.first)
                     continue
-                collector.add(row)
+                collector.add(row, group.where)
             except DataError as error:
                 error.at(group.where)
                 raise
@@ -99,7 +99,9 @@ class _GroupRow:
 
     def conversation(self, tags: Mapping[str, Any]) -> Conversation:
         media = {name: Media("audio") for name in media_members(self._group)}
-        return self._parse(self.value, own_id(self.value) or self._group.key, tags, media, self._options)
+        row_id = own_id(self.value) or self._group.key
+        with naming(row_id):
+            return self._parse(self.value, row_id, tags, media, self._options)
 
 
 def group_object(group: Group, longest: int | None = None) -> Sample:
@@ -137,7 +139,8 @@ class _Reader:
                 try:
                     value = group_object(group)
                     row_id = own_id(value) or group.key
-                    found = self._parse(value, row_id, self._tags, media, self._options)
+                    with naming(row_id):
+                        found = self._parse(value, row_id, self._tags, media, self._options)
                 except DataError as error:
                     error.at(rows.place(i))
                     raise

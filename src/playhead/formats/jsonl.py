@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -255,7 +256,7 @@ def _line_by_line(file: File, lines: Lines, collector: Collector, kind: LineKind
     """The slow path, which reports the line that is wrong."""
     for raw, position in lines.rows():
         try:
-            collector.add(kind.row(raw, row_object(raw, "replace")))
+            collector.add(kind.row(raw, row_object(raw, "replace")), partial(line_place, file, position))
         except DataError as error:
             error.at(line_place(file, position))
             raise

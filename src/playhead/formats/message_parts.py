@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +36,7 @@ def parse_messages(
     row: Mapping[str, Any], row_id: str, tags: Mapping[str, Any], named: NamedMedia, options: MessagesOptions
 ) -> Conversation:
     """`{"messages": [{"role", "content": text | [{"type", ...}]}], "tools"?}`; turns are kept as they are."""
-    turns = [_turn(entry, row_id, named) for entry in list_of(_plain(row.get(options.field)), options.field, row_id)]
+    turns = [_turn(entry, named) for entry in list_of(_plain(row.get(options.field)), f'"{options.field}"')]
     tools = row.get("tools")
     return make_conversation(
         row_id, turns, row_tags(row, tags), merge=False, tools=tools if isinstance(tools, list) else None
@@ -49,43 +48,52 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _turn(entry: Mapping[str, Any], row_id: str, named: NamedMedia) -> Turn:
-    role, content = role_of(entry.get("role"), row_id), _plain(entry.get("content"))
+def _turn(entry: Mapping[str, Any], named: NamedMedia) -> Turn:
+    role, content = role_of(entry.get("role")), _plain(entry.get("content"))
     extra = {name: value for name, value in entry.items() if name not in _OF_TURN and value is not None}
     if content is None:
         return Turn(role, ("",), extra)
     if isinstance(content, str):
         return Turn(role, (content,), extra)
-    parts = [_part(part, row_id, named) for part in list_of(content, '"content"', row_id)]
+    parts = [_part(part, named) for part in list_of(content, '"content"')]
     return Turn(role, tuple(parts) or ("",), extra)
 
 
-def _part(part: Mapping[str, Any], row_id: str, named: NamedMedia) -> Part:
+def _part(part: Mapping[str, Any], named: NamedMedia) -> Part:
     kind = part.get("type")
     if kind == "text":
-        return text_of(part.get("text"), '"text" of a part', row_id)
+        return text_of(part.get("text"), '"text" of a part')
     if kind == "input_audio":
-        return MediaPart(_held("audio", (part.get(kind) or {}).get("data"), row_id))
-    if kind not in _URLS:
+        held = part.get(kind)
+        return MediaPart(_held("audio", held.get("data") if isinstance(held, dict) else held))
+    if not isinstance(kind, str) or kind not in _URLS:
         raise DataError(
-            f'conversation "{row_id}": unknown part of a message',
+            "unknown part of a message",
             found=f"type: {kind!r}"[:80],
             expected=f"one of: text, {', '.join(_URLS)}, input_audio",
         )
     given = part.get(kind)
     about = given if isinstance(given, dict) else {"url": given}
-    url = text_of(about.get("url"), f'"url" of {kind}', row_id)
-    offset, duration = (seconds_of(about.get(name), f'"{name}"', row_id) for name in ("offset", "duration"))
+    url = text_of(about.get("url"), f'"url" of {kind}')
+    offset, duration = (seconds_of(about.get(name), f'"{name}"') for name in ("offset", "duration"))
     if url.startswith("data:"):
-        media = replace(_held(_URLS[kind], url.partition(",")[2], row_id), offset=offset or 0.0, duration=duration)
+        media = replace(_held(_URLS[kind], _base64_in(url)), offset=offset or 0.0, duration=duration)
     else:
         media = named(_URLS[kind], url, offset or 0.0, duration)
     return MediaPart(media, duration if _URLS[kind] == "audio" else None)
 
 
-def _held(kind: MediaKind, data: Any, row_id: str) -> Media:
+def _base64_in(url: str) -> str:
+    """The text after the comma of a data URL."""
+    about, comma, data = url.partition(",")
+    if not comma or not about.endswith(";base64"):
+        raise DataError("a data URL without base64", found=repr(url[:60]), expected="data:<type>;base64,<text>")
+    return data
+
+
+def _held(kind: MediaKind, data: Any) -> Media:
     """A medium that the row holds as base64."""
     try:
-        return Media(kind, base64.b64decode(text_of(data, f"the {kind} of a part", row_id), validate=True))
-    except binascii.Error as error:
-        raise DataError(f'conversation "{row_id}": the {kind} of a part is not base64', found=str(error)) from None
+        return Media(kind, base64.b64decode(text_of(data, f"the {kind} of a part"), validate=True))
+    except ValueError as error:
+        raise DataError(f"the {kind} of a part is not base64", found=str(error)) from None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from playhead.errors import DataError, RecipeError
 from playhead.formats.collect import ROW_ID, Collector, file_and_row, own_id
 from playhead.formats.contract import Chunk, Format, RowReader, ScanLimits
-from playhead.formats.conversation import CONVERSATION
+from playhead.formats.conversation import CONVERSATION, naming
 from playhead.formats.conversation_lines import TRACK as LINES
 from playhead.formats.conversation_lines import ConversationLines, file_media, one_folder
 from playhead.formats.message_parts import MessagesOptions, parse_messages
@@ -85,7 +85,8 @@ class _ColumnReader:
             row_id = own_id(value) or file_and_row(rows.shards[i].name, int(rows.numbers[i]))
             named = file_media(rows.shards[i].name, self._folder)
             try:
-                found = parse_messages(value, row_id, self._tags, named, self._options)
+                with naming(row_id):
+                    found = parse_messages(value, row_id, self._tags, named, self._options)
             except DataError as error:
                 error.at(rows.place(i))
                 raise
@@ -110,15 +111,15 @@ def _scan_array(shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> I
     kind = ConversationLines(parse_messages, MessagesOptions).kind(spec)
     collector, places, num_skipped = Collector(spec, file.path), list[tuple[int, int]](), 0
     for number, (first, end) in enumerate(_elements(data, file.path)):
-        raw = data[first:end]
+        raw, place = data[first:end], f"{file.path}, element {number:,}, byte {first:,}"
         try:
             row = kind.row(raw, _object(raw))
             if is_skipped(row.sample()):
                 num_skipped += 1
                 continue
-            collector.add(row)
+            collector.add(row, place)
         except DataError as error:
-            error.at(f"{file.path}, element {number:,}, byte {first:,}")
+            error.at(place)
             raise
         places.append((first, end))
         if len(places) == _ROWS_AT_ONCE:

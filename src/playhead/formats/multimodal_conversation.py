@@ -27,24 +27,20 @@ def parse_multimodal(
     row: Sample, row_id: str, tags: Mapping[str, Any], named: NamedMedia, _options: LineOptions
 ) -> Conversation:
     """`{"id", "conversations": [{"value", "from", "type", "duration"?, "offset"?}], "custom"?}`."""
-    turns = [_turn(entry, row_id, named) for entry in list_of(row.get("conversations"), '"conversations"', row_id)]
+    turns = [_turn(entry, named) for entry in list_of(row.get("conversations"), '"conversations"')]
     return make_conversation(row_id, turns, row_tags(row, tags))
 
 
-def _turn(entry: Mapping[str, Any], row_id: str, named: NamedMedia) -> Turn:
-    role, kind = role_of(entry.get("from"), row_id), entry.get("type", "text")
-    value = text_of(entry.get("value"), f'"value" of a turn of type {kind}', row_id)
+def _turn(entry: Mapping[str, Any], named: NamedMedia) -> Turn:
+    role, kind = role_of(entry.get("from")), entry.get("type", "text")
+    value = text_of(entry.get("value"), f'"value" of a turn of type {kind}')
     if kind == "text":
         return Turn(role, (value,))
     if kind not in ("audio", "image"):
-        raise DataError(
-            f'conversation "{row_id}": unknown type of a turn',
-            found=repr(kind)[:80],
-            expected="text, audio or image",
-        )
+        raise DataError("unknown type of a turn", found=repr(kind)[:80], expected="text, audio or image")
     if not value:
-        raise DataError(f'conversation "{row_id}": a turn of type {kind} names no file', found=repr(dict(entry))[:120])
-    offset, duration = (seconds_of(entry.get(name), f'"{name}"', row_id) for name in ("offset", "duration"))
+        raise DataError(f"a turn of type {kind} names no file", found=repr(dict(entry))[:120])
+    offset, duration = (seconds_of(entry.get(name), f'"{name}"') for name in ("offset", "duration"))
     media = named(kind, value, offset or 0.0, duration if kind == "audio" else None)
     return Turn(role, (MediaPart(media, duration if kind == "audio" else None),))
 

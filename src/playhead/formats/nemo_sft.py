@@ -33,20 +33,20 @@ def parse_sft(
 ) -> Conversation:
     """`{"conversations": [{"value", "from", ...}], "mask": "User", "system": ...}`; `mask` is who is not trained on."""
     masked = row.get("mask")
-    if masked is not None and role_of(masked, row_id) != USER:
+    if masked is not None and role_of(masked) != USER:
         raise DataError(
-            f'conversation "{row_id}": only turns of the assistant are trained on',
+            "only turns of the assistant are trained on",
             found=f"mask: {masked!r}",
             expected="the role of the user",
             fix="leave the row out, or use `format: jsonl` and a map",
         )
     turns = [
-        Turn(role_of(entry.get("from"), row_id), (text_of(entry.get("value"), '"value" of a turn', row_id),))
-        for entry in list_of(row.get("conversations"), '"conversations"', row_id)
+        Turn(role_of(entry.get("from")), (text_of(entry.get("value"), '"value" of a turn'),))
+        for entry in list_of(row.get("conversations"), '"conversations"')
     ]
     system = row.get("system")
     if system:
-        turns.insert(0, Turn(SYSTEM, (text_of(system, '"system"', row_id),)))
+        turns.insert(0, Turn(SYSTEM, (text_of(system, '"system"'),)))
     return make_conversation(row_id, turns, row_tags(row, tags))
 
 

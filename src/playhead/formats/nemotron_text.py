@@ -30,27 +30,23 @@ def parse_nemotron(
 ) -> Conversation:
     """`{"conversation": [{"sender", "fragments": [text | {"t": "text", "value"}]}]}`."""
     turns = [
-        Turn(role_of(entry.get("sender"), row_id), (_text(entry.get("fragments", []), row_id),))
-        for entry in list_of(row.get("conversation"), '"conversation"', row_id)
+        Turn(role_of(entry.get("sender")), (_text(entry.get("fragments", [])),))
+        for entry in list_of(row.get("conversation"), '"conversation"')
     ]
     return make_conversation(row_id, turns, row_tags(row, tags))
 
 
-def _text(fragments: Any, row_id: str) -> str:
+def _text(fragments: Any) -> str:
     if not isinstance(fragments, list):
-        raise DataError(f'conversation "{row_id}": "fragments" is not a list', found=repr(fragments)[:80])
+        raise DataError('"fragments" is not a list', found=repr(fragments)[:80])
     texts = []
     for fragment in fragments:
         if isinstance(fragment, dict):
             if fragment.get("t", "text") != "text":
-                raise DataError(
-                    f'conversation "{row_id}": unknown kind of a fragment',
-                    found=repr(fragment.get("t"))[:80],
-                    expected="text",
-                )
-            texts.append(text_of(fragment.get("value"), '"value" of a fragment', row_id))
+                raise DataError("unknown kind of a fragment", found=repr(fragment.get("t"))[:80], expected="text")
+            texts.append(text_of(fragment.get("value"), '"value" of a fragment'))
         else:
-            texts.append(text_of(fragment, "a fragment", row_id))
+            texts.append(text_of(fragment, "a fragment"))
     return "".join(texts)
 
 

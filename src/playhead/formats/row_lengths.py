@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from playhead.errors import DataError
+from playhead.errors import DataError, SampleError
 from playhead.formats.chat import Chat, ChatSpec, MediaSizes
 from playhead.formats.conversation import Conversation
 from playhead.formats.lengths import (
@@ -43,8 +43,12 @@ class Row(Protocol):
     def sample(self) -> Sample: ...
 
 
+Place = str | Callable[[], str]  # where a row is, for messages; a function where finding it takes time
+
+
 class RowLengths:
-    """Takes rows, then returns their lengths. Tokens are counted for many rows at once, when all are added.
+    """Takes rows, then returns their lengths. Tokens are counted for many rows at once, when all are added; so a row
+    that may be refused only then comes with its place.
 
     `changes` are the augmentations that change the length of audio: the plan uses the length after them. For rows that
     are `delivered`, audio is measured as it is. `tokenizers` are digests by path; `chat` is how conversations become
@@ -67,18 +71,20 @@ class RowLengths:
         self._found: list[Any] = []
         self._chat = None if length.turns is None or chat is None else Chat(chat, tokenizers)
         if self._chat is not None:
-            self._read: Callable[[Row], Any] = self._conversation
-        elif self._tokens is not None:
-            self._read = self._text
+            return
+        if self._tokens is not None:
+            self._read: Callable[[Row], Any] = self._text
         elif length.in_seconds and length.function is None and not length.measure:
             self._read = _seconds_reader(length, changes, delivered=delivered)
         elif not length.sum:
             self._read = _reader(length)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, place: Place | None = None) -> None:
         for term in self._terms:
             term.add(row)
-        if not self._terms:
+        if self._chat is not None:
+            self._found.append((self._chat.conversation(row), _sizes(row), place))
+        elif not self._terms:
             self._found.append(self._read(row))
 
     def take(self) -> LengthArray:
@@ -92,18 +98,34 @@ class RowLengths:
             return total
         found, self._found = self._found, []
         if self._chat is not None:
-            assert self._length.turns is not None
-            return self._chat.counts([each for each, _ in found], self._length.turns, [sizes for _, sizes in found])
+            return self._of_conversations(found)
         return np.array(found, dtype=np.uint32) if self._tokens is None else self._tokens.counts(found)
 
-    def _conversation(self, row: Row) -> tuple[Conversation, MediaSizes | None]:
-        """The conversation of a row, and the row itself where it knows the sizes of media."""
+    def _of_conversations(self, found: Sequence[tuple[Conversation, MediaSizes | None, Place | None]]) -> LengthArray:
+        """The lengths of conversations; if one is refused, each is counted again alone, to find its place."""
         assert self._chat is not None
-        return self._chat.conversation(row), row if hasattr(row, "seconds_of") else None  # type: ignore[return-value]
+        assert self._length.turns is not None
+        turns = self._length.turns
+        try:
+            return self._chat.counts([each for each, _, _ in found], turns, [sizes for _, sizes, _ in found])
+        except (DataError, SampleError):
+            for conversation, sizes, place in found:
+                try:
+                    self._chat.counts([conversation], turns, [sizes])
+                except (DataError, SampleError) as error:
+                    if place is not None:
+                        error.at(place() if callable(place) else place)
+                    raise
+            raise
 
     def _text(self, row: Row) -> Any:
         assert self._tokens is not None
         return self._tokens.text(getattr(row, "text", row.get))
+
+
+def _sizes(row: Row) -> MediaSizes | None:
+    """The row itself, if it knows the sizes of its media."""
+    return row if hasattr(row, "seconds_of") else None  # type: ignore[return-value]
 
 
 def num_bytes(value: Any, field: str | None) -> int:

@@ -47,7 +47,7 @@ def parse_share_gpt(
     row: Sample, row_id: str, tags: Mapping[str, Any], named: NamedMedia, options: ShareGptOptions
 ) -> Conversation:
     """`{"id"?, "sound" | "ori_sound", "conversations": [{"from", "value", "duration"?, "offset"?}]}`."""
-    return parse_with_sounds(row, row_id, tags, named, options.placeholders, _sounds(row, row_id))
+    return parse_with_sounds(row, row_id, tags, named, options.placeholders, _sounds(row))
 
 
 def parse_with_sounds(
@@ -63,19 +63,19 @@ def parse_with_sounds(
     One recording is used for every placeholder. Several are used one after another, if there are as many placeholders;
     all at once, if there is one.
     """
-    entries = list_of(row.get("conversations"), '"conversations"', row_id)
+    entries = list_of(row.get("conversations"), '"conversations"')
     pattern = re.compile("|".join(map(re.escape, placeholders))) if placeholders else None
-    roles = [role_of(entry.get("from"), row_id) for entry in entries]
-    texts = [text_of(entry.get("value"), '"value" of a turn', row_id) for entry in entries]
+    roles = [role_of(entry.get("from")) for entry in entries]
+    texts = [text_of(entry.get("value"), '"value" of a turn') for entry in entries]
     pieces = [_split(text, pattern if role == USER else None) for role, text in zip(roles, texts, strict=True)]
     num_places = sum(len(found) - 1 for found in pieces)
-    chosen = _chosen(sounds, num_places, row_id, placeholders)
+    chosen = _chosen(sounds, num_places, placeholders)
     turns = []
     for entry, role, texts_around in zip(entries, roles, pieces, strict=True):
         parts: list[Part] = []
         for i, text in enumerate(texts_around):
             if i:
-                parts += [_audio(entry, sounds[j], j, row_id, named) for j in next(chosen)]
+                parts += [_audio(entry, sounds[j], j, named) for j in next(chosen)]
             if text.strip():
                 parts.append(text.strip())
         turns.append(Turn(role, tuple(parts) or ("",)))
@@ -87,23 +87,23 @@ def _split(text: str, pattern: re.Pattern[str] | None) -> list[str]:
     return [text] if pattern is None else pattern.split(text)
 
 
-def _chosen(sounds: Sequence[str], num_places: int, row_id: str, placeholders: Sequence[str]) -> Any:
+def _chosen(sounds: Sequence[str], num_places: int, placeholders: Sequence[str]) -> Any:
     """The numbers of the recordings at each placeholder."""
     if num_places and not sounds:
         raise DataError(
-            f'conversation "{row_id}": a placeholder without audio',
+            "a placeholder without audio",
             found=f"{num_places} of {' and '.join(placeholders)}, and neither of {' and '.join(_FIELDS)}",
             fix="name the recording in the row, or leave the row out",
         )
     if len(sounds) > 1 and num_places > 1 and len(sounds) != num_places:
         raise DataError(
-            f'conversation "{row_id}": recordings and placeholders do not match',
+            "recordings and placeholders do not match",
             found=f"{len(sounds)} recordings, {num_places} placeholders",
             expected="one recording for all placeholders, one for each, or one placeholder for all",
         )
     if sounds and not num_places:
         raise DataError(
-            f'conversation "{row_id}": audio without a placeholder',
+            "audio without a placeholder",
             found=f"{len(sounds)} recordings, and none of {' and '.join(placeholders)} in a text of the user",
             fix="name the placeholder in `options: {placeholders: [...]}`, or leave the row out",
         )
@@ -112,32 +112,29 @@ def _chosen(sounds: Sequence[str], num_places: int, row_id: str, placeholders: S
     return iter([list(range(len(sounds)))] if num_places == 1 else [[i] for i in range(num_places)])
 
 
-def _audio(entry: Mapping[str, Any], path: str, number: int, row_id: str, named: NamedMedia) -> MediaPart:
+def _audio(entry: Mapping[str, Any], path: str, number: int, named: NamedMedia) -> MediaPart:
     offset, duration = (
-        seconds_of(_of_list(entry.get(name), number, name, row_id), f'"{name}"', row_id)
-        for name in ("offset", "duration")
+        seconds_of(_of_list(entry.get(name), number, name), f'"{name}"') for name in ("offset", "duration")
     )
     return MediaPart(named("audio", path, offset or 0.0, duration), duration)
 
 
-def _of_list(value: Any, number: int, name: str, row_id: str) -> Any:
+def _of_list(value: Any, number: int, name: str) -> Any:
     if not isinstance(value, list):
         return value
     if len(value) == 1:
         return value[0]
     if number >= len(value):
-        raise DataError(
-            f'conversation "{row_id}": "{name}" has too few values', found=f"{len(value)} for recording {number + 1}"
-        )
+        raise DataError(f'"{name}" has too few values', found=f"{len(value)} for recording {number + 1}")
     return value[number]
 
 
-def _sounds(row: Sample, row_id: str) -> list[str]:
+def _sounds(row: Sample) -> list[str]:
     found: Any = next((row[name] for name in _FIELDS if row.get(name) not in (None, "", [])), [])
     paths = [found] if isinstance(found, str) else found
     if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
         raise DataError(
-            f'conversation "{row_id}": "sound" does not name audio',
+            '"sound" does not name audio',
             found=repr(found)[:80],
             expected="a path, or a list",
         )

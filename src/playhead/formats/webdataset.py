@@ -65,7 +65,7 @@ class WebDataset:
                 firsts = []
             if spec.reads_content:
                 try:
-                    collector.add(_GroupRow(group, limits.longest_row_bytes))
+                    collector.add(_GroupRow(group, limits.longest_row_bytes), group.where)
                 except DataError as error:
                     error.at(group.where)
                     raise

@@ -59,17 +59,19 @@ class HeaderMeter:
         decoder = RowDecoder(self.recipe, self.leaf, self.files)
         fetch = stretch.fetch(self.files)
         assert self.spec.length is not None
+        found: list[int] = []
         counted = RowLengths(self.spec.length, self.spec.audio_changes, self.spec.tokenizers, self.spec.chat)
         for low, high in batches(stretch, self.batch_bytes, _ROWS_AT_ONCE):
             rows = stretch.rows(low, high, fetch)
             for i, sample in enumerate(decoder.undecoded(decoder.raw(rows))):
+                name = f'source "{self.leaf.source.name}", raw row {stretch.raw_row + low + i:,}'
                 try:
-                    counted.add(UndecodedRow(sample, self.files, decoder.rules, decoder.image))
+                    row = UndecodedRow(sample, self.files, decoder.rules, decoder.image)
+                    counted.add(row, f"{name} ({rows.place(i)})")
                 except (SampleError, DataError) as error:
-                    name = f'source "{self.leaf.source.name}", raw row {stretch.raw_row + low + i:,}'
                     error.at_row(name, rows.place(i))
                     raise
-        found: list[int] = counted.take().tolist()
+            found += counted.take().tolist()
         return found
 
 
