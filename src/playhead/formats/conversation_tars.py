@@ -54,8 +54,8 @@ class ConversationTars:
         places: list[tuple[int, int]] = []
         skipped: list[int] = []
         for group in all_groups(TarReader(file, hints=tar_hints(file, limits)), skipped):
-            row = _GroupRow(self.parse, options, group, limits.longest_row_bytes)
             try:
+                row = _GroupRow(self.parse, options, group, limits.longest_row_bytes)
                 if is_skipped(row.value):
                     skipped.append(group.first)
                     continue

@@ -102,13 +102,22 @@ def format_of(source: Source, path: str) -> Registered:
     """The format a source names, or the one of its files' extension; `path` is its place in the recipe."""
     found = _infer(source, path) if source.format is None else _named(source.format, path)
     if source.options:
-        fit(source.options, msgspec.inspect.type_info(found.options), f"{path}.options")
+        _converted(found.options, source.options, f"{path}.options")
     return found
 
 
 def options_of(kind: type[S], options: Mapping[str, Any]) -> S:
     """Options that were checked, as the struct of their format."""
-    return msgspec.convert(options, kind)
+    return _converted(kind, options, "options")
+
+
+def _converted(kind: type[S], options: Mapping[str, Any], path: str) -> S:
+    fitted = fit(options, msgspec.inspect.type_info(kind), path)
+    try:
+        return msgspec.convert(fitted, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise RecipeError(f"{path}{where.rstrip('`')}: is not valid", expected=what.removeprefix("Expected ")) from None
 
 
 def _named(name: str, path: str) -> Registered:

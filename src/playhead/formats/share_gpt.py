@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from playhead.errors import DataError
 from playhead.formats.collect import ROW_ID
@@ -24,6 +24,8 @@ from playhead.formats.nemo_tarred import TAR
 from playhead.formats.registry import register
 from playhead.formats.rows import Sample
 
+Placeholders = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1)]
+
 _FIELDS = ("sound", "ori_sound")
 
 
@@ -33,7 +35,7 @@ class ShareGptOptions(Struct, frozen=True, forbid_unknown_fields=True):
     `tar` and `skip_missing` are those of `multimodal_conversation`.
     """
 
-    placeholders: list[str] = field(default_factory=lambda: ["<sound>", "<speech>"])
+    placeholders: Placeholders = field(default_factory=lambda: ["<sound>", "<speech>"])
     audio_root: list[str] = field(default_factory=list)
     tar: list[str] = field(default_factory=list)
     skip_missing: bool = False
@@ -64,7 +66,7 @@ def parse_with_sounds(
     all at once, if there is one.
     """
     entries = list_of(row.get("conversations"), '"conversations"')
-    pattern = re.compile("|".join(map(re.escape, placeholders))) if placeholders else None
+    pattern = re.compile("|".join(map(re.escape, placeholders)))
     roles = [role_of(entry.get("from")) for entry in entries]
     texts = [text_of(entry.get("value"), '"value" of a turn') for entry in entries]
     pieces = [_split(text, pattern if role == USER else None) for role, text in zip(roles, texts, strict=True)]
@@ -92,8 +94,8 @@ def _chosen(sounds: Sequence[str], num_places: int, placeholders: Sequence[str])
     if num_places and not sounds:
         raise DataError(
             "a placeholder without audio",
-            found=f"{num_places} of {' and '.join(placeholders)}, and neither of {' and '.join(_FIELDS)}",
-            fix="name the recording in the row, or leave the row out",
+            found=f"{num_places} of {' and '.join(placeholders)}, and no recording",
+            fix="add the recording, or leave the row out",
         )
     if len(sounds) > 1 and num_places > 1 and len(sounds) != num_places:
         raise DataError(

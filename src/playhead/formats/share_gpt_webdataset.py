@@ -14,14 +14,14 @@ from playhead.formats.conversation_tars import ConversationTars
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.registry import register
 from playhead.formats.rows import Sample
-from playhead.formats.share_gpt import parse_with_sounds
+from playhead.formats.share_gpt import Placeholders, parse_with_sounds
 from playhead.formats.webdataset import KEY
 
 
 class ShareGptTarOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """`placeholders` stand for audio in texts."""
 
-    placeholders: list[str] = field(default_factory=lambda: ["<sound>", "<speech>"])
+    placeholders: Placeholders = field(default_factory=lambda: ["<sound>", "<speech>"])
 
 
 def _parse(
