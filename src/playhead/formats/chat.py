@@ -43,7 +43,7 @@ class ChatSpec(Struct, frozen=True):
     def fields(self) -> list[str]:
         """The fields that a scan of columns needs."""
         if self.as_conversation is None:
-            return [self.messages or "", "id", "tools", "custom"]
+            return [self.messages or "", "id", "tools", "custom", "_skipme"]
         how = self.as_conversation
         asked = [how.question, how.answer] if how.form == "question" else [how.text]
         return [how.system_prompt, how.context, *asked, how.duration]

@@ -20,7 +20,7 @@ from playhead.formats.columns import as_rows, column_of
 from playhead.formats.conversation import Conversation, naming
 from playhead.formats.conversation_lines import unlocated
 from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
-from playhead.formats.message_parts import MESSAGES, MessagesOptions, parse_messages
+from playhead.formats.message_parts import MESSAGES, MessagesOptions, parse_columns
 from playhead.formats.rows import Sample
 from playhead.formats.schema import IDS, LENGTHS, OUTPUTS, column
 from playhead.formats.spec import Spec
@@ -249,7 +249,7 @@ class _ScanRow:
         options = MessagesOptions(field=self.messages or MESSAGES)
         row_id = own_id(self.value)
         with naming(row_id):
-            return parse_messages(self.value, row_id or "", tags, unlocated, options)
+            return parse_columns(self.value, row_id or "", tags, unlocated, options)
 
     def get(self, field: str) -> Any:
         name, inner = _column_and_path(field, list(self.value))

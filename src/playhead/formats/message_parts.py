@@ -15,6 +15,7 @@ from playhead.errors import DataError
 from playhead.formats.conversation import Conversation, MediaPart, Part, Turn, make_conversation, role_of
 from playhead.formats.conversation_lines import NamedMedia, list_of, row_tags, seconds_of, text_of
 from playhead.formats.media import Media, MediaKind
+from playhead.formats.nemo import SKIP, is_skipped
 
 MESSAGES = "messages"
 _URLS: dict[str, MediaKind] = {"image_url": "image", "audio_url": "audio", "video_url": "video"}
@@ -41,6 +42,18 @@ def parse_messages(
     return make_conversation(
         row_id, turns, row_tags(row, tags), merge=False, tools=tools if isinstance(tools, list) else None
     )
+
+
+def parse_columns(
+    row: Mapping[str, Any], row_id: str, tags: Mapping[str, Any], named: NamedMedia, options: MessagesOptions
+) -> Conversation:
+    """The same of a row of columns, which cannot be left out of an index: one that asks for it is refused."""
+    if is_skipped(row):
+        raise DataError(
+            f'is marked by "{SKIP}", and rows of columns are not left out for it',
+            fix="write the file without such rows",
+        )
+    return parse_messages(row, row_id, tags, named, options)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,8 @@ from playhead.formats.contract import Chunk, Format, RowReader, ScanLimits
 from playhead.formats.conversation import CONVERSATION, naming
 from playhead.formats.conversation_lines import TRACK as LINES
 from playhead.formats.conversation_lines import ConversationLines, file_media, one_folder
-from playhead.formats.message_parts import MessagesOptions, parse_messages
+from playhead.formats.jsonl import row_object
+from playhead.formats.message_parts import MessagesOptions, parse_columns, parse_messages
 from playhead.formats.nemo import is_skipped, spans
 from playhead.formats.registry import format_named, options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
@@ -86,7 +87,7 @@ class _ColumnReader:
             named = file_media(rows.shards[i].name, self._folder)
             try:
                 with naming(row_id):
-                    found = parse_messages(value, row_id, self._tags, named, self._options)
+                    found = parse_columns(value, row_id, self._tags, named, self._options)
             except DataError as error:
                 error.at(rows.place(i))
                 raise
@@ -95,7 +96,10 @@ class _ColumnReader:
 
 
 def _kind(path: str) -> str:
+    """What a file holds, by the ending of its name; a name without one is the directory of a saved dataset."""
     name = path.removesuffix(compression_of(path) or "")
+    if "." not in name.rpartition("/")[2]:
+        return "arrow"
     return next((kind for ending, kind in _COLUMNS.items() if name.endswith(ending)), LINES)
 
 
@@ -113,7 +117,7 @@ def _scan_array(shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> I
     for number, (first, end) in enumerate(_elements(data, file.path)):
         raw, place = data[first:end], f"{file.path}, element {number:,}, byte {first:,}"
         try:
-            row = kind.row(raw, _object(raw))
+            row = kind.row(raw, row_object(raw, "replace"))
             if is_skipped(row.sample()):
                 num_skipped += 1
                 continue
@@ -133,19 +137,14 @@ def _chunk(collector: Collector, places: list[tuple[int, int]], num_skipped: int
     return Chunk(len(places), {**spans(LINES, firsts, ends), **collector.take()}, num_skipped)
 
 
-def _object(raw: bytes) -> Sample:
-    found = msgspec.json.decode(raw)
-    if not isinstance(found, dict):
-        raise DataError("not an object", found=repr(found)[:80], expected="an object for each conversation")
-    return found
-
-
 def _elements(data: bytes, path: str) -> Iterator[tuple[int, int]]:
     """The first byte and the end of each element of an array."""
     try:
         elements = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: is not a JSON array", found=str(error), fix="write the file again") from None
+        raise DataError(
+            f"{path}: is not a JSON array", found=f"{error}; {len(data):,} bytes", fix="write the file again"
+        ) from None
     position = data.index(b"[") + 1
     for element in elements:
         raw = bytes(element)
