@@ -106,9 +106,9 @@ class Chat:
         self._digest = digests[spec.template.tokenizer]
 
     def conversation(self, row: Any) -> Conversation:
-        """The conversation of a row, as a scan sees it."""
+        """The conversation of a row, as a scan sees it; a row whose media can be read holds it already."""
         how = self.spec.as_conversation
-        if how is None:
+        if how is None or hasattr(row, "seconds_of"):
             found: Conversation = row.conversation(self.spec.tags)
             return found
         text_of = getattr(row, "text", row.get)

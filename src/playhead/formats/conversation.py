@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from playhead.errors import DataError
 from playhead.formats.lengths import MISSING
 from playhead.formats.media import DecodedMedia, Media, MediaKind
+from playhead.recipe.units import LARGEST_LENGTH
 from playhead.recipe.values import AsConversation
 
 CONVERSATION = "conversation"  # the field of a sample that holds one
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 CONTEXT_TAG, SYSTEM_TAG = "context", "system_prompt"
 
+_MOST_SECONDS = LARGEST_LENGTH // 1000
 _ROLES = {
     **dict.fromkeys(["user", "human"], USER),
     **dict.fromkeys(["assistant", "gpt", "model", "bot"], ASSISTANT),
@@ -121,6 +123,17 @@ def role_of(name: Any) -> str:
     return found
 
 
+def seconds_of(value: Any, what: str) -> float | None:
+    """A time in a row; None where there is none."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SECONDS:
+        raise DataError(
+            f"{what} is not a valid time", found=repr(value)[:80], expected=f"seconds, from 0 to {_MOST_SECONDS:,}"
+        )
+    return float(value)
+
+
 def make_conversation(
     conversation_id: str,
     turns: Iterable[Turn],
@@ -182,14 +195,13 @@ def conversation_of_audio(
             )
         return value
 
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        seconds = None
     asked = [text(how.question, required=True)] if how.form == "question" else []
     before = [text(how.system_prompt, required=False), text(how.context, required=False), *asked]
     answer = text(how.answer if how.form == "question" else how.text, required=True)
     turns = [Turn(SYSTEM, (before[0],))] if before[0] is not None else []
     parts = tuple(part for part in before[1:] if part is not None)
-    turns.append(Turn(USER, (*parts, MediaPart(audio, None if seconds is None else float(seconds)))))
+    declared = None if seconds is MISSING else seconds_of(seconds, f'"{how.duration}"')
+    turns.append(Turn(USER, (*parts, MediaPart(audio, declared))))
     turns.append(Turn(ASSISTANT, (answer or "",)))
     rest = {name: value for name, value in tags.items() if name not in (CONTEXT_TAG, SYSTEM_TAG)}
     return Conversation(row_id, tuple(turns), rest)

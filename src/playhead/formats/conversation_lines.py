@@ -24,7 +24,6 @@ from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
 from playhead.formats.tar_rows import row_tars
-from playhead.recipe.units import LARGEST_LENGTH
 from playhead.recipe.values import Source
 from playhead.store import File, Files, is_url, list_files, open_file
 
@@ -32,7 +31,6 @@ TRACK = "conversations"
 _HEAD_BYTES = 1 << 12
 _SECTION_BYTES = 64 << 20
 _NOWHERE = (0, 0)
-_MOST_SECONDS = LARGEST_LENGTH // 1000
 
 
 class NamedMedia(Protocol):
@@ -258,17 +256,6 @@ def list_of(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, dict) for item in value):
         raise DataError(f"{what} is not a list of objects", found=repr(value)[:80], expected="a list of objects")
     return list(value)
-
-
-def seconds_of(value: Any, what: str) -> float | None:
-    """A time in a row; None where there is none."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SECONDS:
-        raise DataError(
-            f"{what} is not a valid time", found=repr(value)[:80], expected=f"seconds, from 0 to {_MOST_SECONDS:,}"
-        )
-    return float(value)
 
 
 def row_tags(row: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:

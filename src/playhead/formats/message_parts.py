@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from playhead.errors import DataError
-from playhead.formats.conversation import Conversation, MediaPart, Part, Turn, make_conversation, role_of
-from playhead.formats.conversation_lines import NamedMedia, list_of, row_tags, seconds_of, text_of
+from playhead.formats.conversation import Conversation, MediaPart, Part, Turn, make_conversation, role_of, seconds_of
+from playhead.formats.conversation_lines import NamedMedia, list_of, row_tags, text_of
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.nemo import SKIP, is_skipped
 

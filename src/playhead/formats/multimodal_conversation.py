@@ -8,14 +8,13 @@ from typing import Any
 
 from playhead.errors import DataError
 from playhead.formats.collect import ROW_ID
-from playhead.formats.conversation import Conversation, MediaPart, Turn, make_conversation, role_of
+from playhead.formats.conversation import Conversation, MediaPart, Turn, make_conversation, role_of, seconds_of
 from playhead.formats.conversation_lines import (
     ConversationLines,
     LineOptions,
     NamedMedia,
     list_of,
     row_tags,
-    seconds_of,
     text_of,
 )
 from playhead.formats.nemo_tarred import TAR

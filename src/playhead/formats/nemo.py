@@ -99,6 +99,7 @@ class Nemo:
         ]
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
+        _check_counted(spec)
         file = open_file(files, shard.name)
         chunks = _scan(file, Section(0, file.size), spec, limits)
         extra = [(role, open_file(files, path)) for role, path in shard.files[1:]]
@@ -120,6 +121,17 @@ class Nemo:
 
     def other_files(self, source: Source) -> Sequence[str]:
         return list(_files_to_draw_from(source).values())
+
+
+def _check_counted(spec: Spec) -> None:
+    """Refuse texts of other files in conversations whose tokens are counted: a scan sees the manifest alone."""
+    extra = {each.name for each in options_of(NemoOptions, spec.options).extra_fields}
+    used = extra.intersection([] if spec.chat is None else spec.chat.fields)
+    if used:
+        raise RecipeError(
+            f'options.extra_fields: the tokens of "{used.pop()}" cannot be counted, as it is not in the manifest',
+            fix="write the texts into the manifest, or give one as a tag: `tags: {context: ...}`",
+        )
 
 
 def _scan(file: File, section: Section, spec: Spec, limits: ScanLimits) -> Iterator[Chunk]:

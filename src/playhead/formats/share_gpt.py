@@ -11,13 +11,21 @@ from msgspec import Meta, Struct, field
 
 from playhead.errors import DataError
 from playhead.formats.collect import ROW_ID
-from playhead.formats.conversation import USER, Conversation, MediaPart, Part, Turn, make_conversation, role_of
+from playhead.formats.conversation import (
+    USER,
+    Conversation,
+    MediaPart,
+    Part,
+    Turn,
+    make_conversation,
+    role_of,
+    seconds_of,
+)
 from playhead.formats.conversation_lines import (
     ConversationLines,
     NamedMedia,
     list_of,
     row_tags,
-    seconds_of,
     text_of,
 )
 from playhead.formats.nemo_tarred import TAR
