@@ -133,7 +133,7 @@ class Chat:
                 raise _of(conversation, _undeclared())
             length = end - first + sum(number - 1 for number in counted if number is not None)
             if length > LARGEST_LENGTH:
-                raise DataError(f'conversation "{conversation.id}" is too long', found=f"{length:,} tokens")
+                raise _of(conversation, DataError("is too long", found=f"{length:,} tokens"))
             found[i] = UNKNOWN if None in counted else length
         return found
 
@@ -273,12 +273,13 @@ class Chat:
         places = np.flatnonzero(np.isin(tokens, list(ids)))
         found = [ids[int(token)] for token in tokens[places]]
         if found != media:
-            raise DataError(
-                f'conversation "{conversation.id}": the template does not write one placeholder for each medium',
+            error = DataError(
+                "the template does not write one placeholder for each medium",
                 found=f"placeholders: {', '.join(found) or 'none'}",
                 expected=f"media in order: {', '.join(media) or 'none'}",
                 fix="name the tags that the template writes, or set `content: parts` for a template that writes them",
             )
+            raise _of(conversation, error)
         return places
 
     def _num_tokens(self, conversation: Conversation, part: MediaPart, sizes: MediaSizes | None) -> int | None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from playhead.errors import DataError, RecipeError
 from playhead.formats.collect import ROW_ID, Collector, file_and_row, own_id
-from playhead.formats.contract import Chunk, Format, RowReader, ScanLimits
+from playhead.formats.contract import Chunk, Format, RowReader, ScanLimits, Section
 from playhead.formats.conversation import CONVERSATION, naming
 from playhead.formats.conversation_lines import TRACK as LINES
 from playhead.formats.conversation_lines import ConversationLines, file_media, one_folder
@@ -42,6 +42,7 @@ class Messages:
 
     def __init__(self) -> None:
         self._lines = ConversationLines(parse_messages, MessagesOptions)
+        self.section_bytes = self._lines.section_bytes
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
         kinds = {_kind(path) for path in source.path}
@@ -62,6 +63,16 @@ class Messages:
         if _is_array(shard.name, files):
             return _scan_array(shard, spec, files, limits)
         return self._lines.scan(shard, spec, files, limits)
+
+    def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
+        if shard.files[0][0] != LINES or _is_array(shard.name, files):
+            return []
+        return self._lines.sections(shard, spec, files, limits)
+
+    def scan_section(
+        self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
+    ) -> Iterator[Chunk]:
+        return self._lines.scan_section(shard, section, spec, files, limits)
 
     def open(self, source: Source, files: Files) -> RowReader:
         if _kind(source.path[0]) == LINES:

@@ -7,7 +7,7 @@ from typing import Any
 
 from playhead.errors import DataError, RecipeError
 from playhead.formats.collect import ROW_ID
-from playhead.formats.contract import Chunk, Format, RowReader, ScanLimits
+from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.conversation import Conversation, Turn, make_conversation, role_of
 from playhead.formats.conversation_lines import TRACK as LINES
 from playhead.formats.conversation_lines import ConversationLines, NamedMedia, list_of, row_tags, text_of
@@ -57,6 +57,7 @@ class NemotronText:
     def __init__(self) -> None:
         self._lines = ConversationLines(parse_nemotron, TextLineOptions)
         self._tars = ConversationTars(parse_nemotron, TextLineOptions)
+        self.section_bytes = self._lines.section_bytes
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
         kinds = {_has_lines(path) for path in source.path}
@@ -65,13 +66,18 @@ class NemotronText:
         return (self._lines if kinds.pop() else self._tars).discover(source, files)
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
-        return self._of(shard).scan(shard, spec, files, limits)
+        return (self._lines if _is_lines(shard) else self._tars).scan(shard, spec, files, limits)
+
+    def sections(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Sequence[Section]:
+        return self._lines.sections(shard, spec, files, limits) if _is_lines(shard) else []
+
+    def scan_section(
+        self, shard: Shard, section: Section, spec: Spec, files: Files, limits: ScanLimits
+    ) -> Iterator[Chunk]:
+        return self._lines.scan_section(shard, section, spec, files, limits)
 
     def open(self, source: Source, files: Files) -> RowReader:
         return _Reader(self._lines.open(source, files), self._tars.open(source, files))
-
-    def _of(self, shard: Shard) -> Format:
-        return self._lines if shard.files[0][0] == LINES else self._tars
 
 
 class _Reader:
@@ -82,6 +88,10 @@ class _Reader:
 
     def read(self, rows: Rows) -> list[Sample]:
         return list((self._lines if LINES in rows.places else self._tars).read(rows))
+
+
+def _is_lines(shard: Shard) -> bool:
+    return shard.files[0][0] == LINES
 
 
 def _has_lines(path: str) -> bool:
