@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from playhead.errors import PrepareError
 from playhead.formats.megatron_idx import bin_path, write_idx
 from playhead.formats.text import Text
 from playhead.prepare import prepare
-from small_data import table_of
+from small_data import table_of, write_jsonl
 
 NAMES = ["a", "b"]  # of the files, of 7 rows each
 
@@ -48,6 +49,25 @@ def write_megatron(folder: Path) -> dict[str, Any]:
     return {"path": "*.bin"}
 
 
+def write_messages(folder: Path, ending: str) -> dict[str, Any]:
+    rows = [{"messages": [{"role": "user", "content": f"line {i}"}]} for i in range(7)]
+    for name in NAMES:
+        if ending == "json":
+            (folder / f"{name}.json").write_text(json.dumps(rows, indent=1))
+        elif ending == "jsonl":
+            write_jsonl(folder / f"{name}.jsonl", rows)
+        else:
+            (folder / f"{name}.parquet").write_bytes(parquet(pa.Table.from_pylist(rows), 3))
+    return {"path": f"*.{ending}", "format": "messages"}
+
+
+def write_conversations(folder: Path) -> dict[str, Any]:
+    for name in NAMES:
+        rows = [{"conversations": [{"from": "User", "value": f"line {i}"}]} for i in range(7)]
+        write_jsonl(folder / f"{name}.jsonl", rows)
+    return {"path": "*.jsonl", "format": "multimodal_conversation"}
+
+
 PLACED = {
     "parquet": (lambda folder: columns(folder, parquet, "parquet"), "b.parquet:4"),
     "arrow stream": (lambda folder: columns(folder, stream, "arrow"), "b.arrow:4"),
@@ -55,6 +75,10 @@ PLACED = {
     "text": (write_text, "b.txt:4"),
     "text_pair": (write_pairs, "b.en:4"),
     "megatron": (write_megatron, "b.bin:4"),
+    "messages in lines": (lambda folder: write_messages(folder, "jsonl"), "b.jsonl:4"),
+    "messages in arrays": (lambda folder: write_messages(folder, "json"), "b.json:4"),
+    "messages in parquet": (lambda folder: write_messages(folder, "parquet"), "b.parquet:4"),
+    "multimodal_conversation": (write_conversations, "b.jsonl:4"),
 }
 
 

@@ -379,6 +379,14 @@ def test_datasets_of_hugging_face_are_conversations(tmp_path: Path, datasets: An
         assert [int(sample["loss_mask"].sum()) for sample in samples] == [i + 2 for i in range(6)]
 
 
+def test_lines_need_no_ending(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number in range(2):
+        write_jsonl(tmp_path / "data" / f"part-{number}", [row(f"r{number}", message("user", "x"))])
+    for path in ("data/*", ["data/part-0", "data/part-1"]):
+        assert [each.id for each in conversations(tmp_path, {**SOURCE, "path": path})] == ["r0", "r1"]
+
+
 def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PrepareError, match="its files are of several formats"):
         prepare(recipe_of(tmp_path, {**SOURCE, "path": ["a.jsonl", "b.parquet"]}))

@@ -217,6 +217,13 @@ def test_a_wrong_row_is_refused_with_its_id_file_and_row(tmp_path: Path, wrong: 
         conversations(tmp_path, SOURCE)
 
 
+def test_a_row_that_is_nested_too_deeply_is_refused_by_its_line(tmp_path: Path) -> None:
+    good = json.dumps(row("good", *ASKED)).encode()
+    (tmp_path / "mm.jsonl").write_bytes(good + b'\n{"a": ' + b"[" * 5_000 + b"]" * 5_000 + b"}\n")
+    with pytest.raises(PrepareError, match=r"mm\.jsonl, line 2, byte \d+: the row is nested too deeply"):
+        prepare(recipe_of(tmp_path, SOURCE, template=write_chat(tmp_path)), workers=1)
+
+
 @pytest.mark.parametrize("name", ["bad", None])
 def test_a_row_that_the_template_refuses_has_a_place_too(tmp_path: Path, name: str | None) -> None:
     wrong = {"id": name, "conversations": [text_turn("User", "one <|audio|> two")]}

@@ -19,11 +19,13 @@ from playhead.formats.message_parts import MessagesOptions, parse_columns, parse
 from playhead.formats.nemo import is_skipped, spans
 from playhead.formats.registry import format_named, options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
+from playhead.formats.saved_datasets import is_saved
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
 from playhead.store import Files, compression_of, list_files, open_file
 
-_COLUMNS = {".parquet": "parquet", ".arrow": "arrow"}
+ARROW, PARQUET = "arrow", "parquet"
+_COLUMNS = {".parquet": PARQUET, ".arrow": ARROW}
 _ROWS_AT_ONCE = 1 << 12
 
 
@@ -45,7 +47,7 @@ class Messages:
         self.section_bytes = self._lines.section_bytes
 
     def discover(self, source: Source, files: Files) -> Sequence[Shard]:
-        kinds = {_kind(path) for path in source.path}
+        kinds = {_kind(path, files) for path in source.path}
         if len(kinds) > 1:
             raise RecipeError(
                 f'source "{source.name}": its files are of several formats',
@@ -57,8 +59,9 @@ class Messages:
         return format_named(kind).discover(replace(source, options={}), files)
 
     def scan(self, shard: Shard, spec: Spec, files: Files, limits: ScanLimits) -> Iterator[Chunk]:
-        if shard.files[0][0] != LINES:
-            inner: Format = format_named(_kind(shard.name))
+        role, _ = shard.files[0]
+        if role != LINES:
+            inner: Format = format_named(PARQUET if role == PARQUET else ARROW)
             return inner.scan(shard, replace(spec, options={}), files, limits)
         if _is_array(shard.name, files):
             return _scan_array(shard, spec, files, limits)
@@ -75,9 +78,9 @@ class Messages:
         return self._lines.scan_section(shard, section, spec, files, limits)
 
     def open(self, source: Source, files: Files) -> RowReader:
-        if _kind(source.path[0]) == LINES:
+        if (kind := _kind(source.path[0], files)) == LINES:
             return self._lines.open(source, files)
-        rows = format_named(_kind(source.path[0])).open(replace(source, options={}), files)
+        rows = format_named(kind).open(replace(source, options={}), files)
         return _ColumnReader(rows, source)
 
 
@@ -106,11 +109,11 @@ class _ColumnReader:
         return samples
 
 
-def _kind(path: str) -> str:
-    """What a file holds, by the ending of its name; a name without one is the directory of a saved dataset."""
+def _kind(path: str, files: Files) -> str:
+    """The format that reads a file, by the ending of its name; a directory of a saved dataset has none."""
     name = path.removesuffix(compression_of(path) or "")
-    if "." not in name.rpartition("/")[2]:
-        return "arrow"
+    if "." not in name.rpartition("/")[2] and is_saved(path, files):
+        return ARROW
     return next((kind for ending, kind in _COLUMNS.items() if name.endswith(ending)), LINES)
 
 

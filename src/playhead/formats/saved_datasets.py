@@ -18,6 +18,7 @@ from playhead.formats.schema import file_name
 from playhead.recipe.plain import to_plain
 from playhead.recipe.values import Source
 from playhead.store import Files, all_files, list_files, open_file, replacing
+from playhead.store.globbing import has_magic
 from playhead.types import IntArray
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
@@ -60,6 +61,11 @@ def saved_files(source: Source, files: Files, indices: Sequence[str]) -> SavedFi
             fix="make a source of each, or save them by `flatten_indices()` and `save_to_disk`",
         )
     return SavedFiles(list_files(files, data), found[0] if found else None)
+
+
+def is_saved(path: str, files: Files) -> bool:
+    """Whether a path is a directory that `save_to_disk` wrote."""
+    return not has_magic(path) and _state(path, files) is not None
 
 
 def _state(path: str, files: Files) -> _State | None:
