@@ -280,9 +280,9 @@ COLUMN_ROWS = [
 ]
 
 
-def columns(ids: pa.DataType = pa.string()) -> pa.Table:
+def columns() -> pa.Table:
     kind = pa.struct({"role": pa.string(), "content": pa.list_(PART), "name": pa.string()})
-    schema = pa.schema({"id": ids, "messages": pa.list_(kind), "note": pa.string()})
+    schema = pa.schema({"id": pa.string(), "messages": pa.list_(kind), "note": pa.string()})
     return pa.Table.from_pylist(COLUMN_ROWS, schema=schema)
 
 
@@ -347,9 +347,9 @@ def test_a_wrong_row_of_columns_is_refused_with_its_id_file_and_row(tmp_path: Pa
         prepare(recipe_of(tmp_path, source, template=write_chat(tmp_path)), workers=1)
     with pytest.raises(DataError, match=r'm\.parquet, .*row 1.*: conversation "bad": unknown role'):
         conversations(tmp_path, source)
+    other_field = {**source, "options": {"field": "talk"}}
     with pytest.raises(PrepareError, match=r'm\.parquet, row 0: conversation "good": "talk" is not a list'):
-        more = {**source, "options": {"field": "talk"}}
-        prepare(recipe_of(tmp_path, more, template=write_chat(tmp_path)), workers=1)
+        prepare(recipe_of(tmp_path, other_field, template=write_chat(tmp_path)), workers=1)
 
 
 @pytest.mark.parametrize("marks", [{"_skipme": "why"}, {"custom": {"_skipme": True}}])
