@@ -42,7 +42,7 @@ def test_tokens_and_masks_are_those_of_transformers(
 
     path = str(write_tokenizer(tmp_path / "tokenizer.json"))
     (tmp_path / "chat.jinja").write_text(template)
-    theirs = PreTrainedTokenizerFast(tokenizer_file=path, eos_token="</s>", chat_template=template)
+    theirs = PreTrainedTokenizerFast(tokenizer_file=path, eos_token="</s>", chat_template=template)  # noqa: S106
     tools = [{"type": "function", "function": {"name": "n", "description": "ż < 2"}}]
     marked = "generation %}" in template
     expected = theirs.apply_chat_template(
