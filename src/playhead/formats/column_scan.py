@@ -18,7 +18,7 @@ from playhead.formats.arrow_types import is_number, is_text, is_text_or_bytes, l
 from playhead.formats.collect import OWN_ID, ROW_ID, Collector, file_and_row, own_id
 from playhead.formats.columns import as_rows, column_of
 from playhead.formats.conversation import Conversation
-from playhead.formats.conversation_lines import unlocated
+from playhead.formats.conversation_lines import NO_ID, unlocated
 from playhead.formats.lengths import MISSING, UNKNOWN, added, all_planned_seconds, whole_numbers
 from playhead.formats.message_parts import MESSAGES, MessagesOptions, parse_messages
 from playhead.formats.rows import Sample
@@ -247,7 +247,7 @@ class _ScanRow:
 
     def conversation(self, tags: Mapping[str, Any]) -> Conversation:
         options = MessagesOptions(field=self.messages or MESSAGES)
-        return parse_messages(self.value, own_id(self.value) or "", tags, unlocated, options)
+        return parse_messages(self.value, own_id(self.value) or NO_ID, tags, unlocated, options)
 
     def get(self, field: str) -> Any:
         name, inner = _column_and_path(field, list(self.value))

@@ -28,6 +28,7 @@ from playhead.recipe.values import Source
 from playhead.store import File, Files, is_url, list_files, open_file
 
 TRACK = "conversations"
+NO_ID = "(no id)"  # of a row that has none, in messages of a scan
 _HEAD_BYTES = 1 << 12
 _SECTION_BYTES = 64 << 20
 _NOWHERE = (0, 0)
@@ -77,7 +78,7 @@ class _Line:
         return self.value
 
     def conversation(self, tags: Mapping[str, Any]) -> Conversation:
-        return self.parse(self.value, own_id(self.value) or "", tags, unlocated, self.options)
+        return self.parse(self.value, own_id(self.value) or NO_ID, tags, unlocated, self.options)
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class ConversationLines:
             yield Chunk(int(found.sum()), kept, lines.num_left_out + int((~found).sum()))
 
     def _names(self, row: Sample, options: Any) -> list[str]:
-        parsed = self.parse(row, own_id(row) or "", {}, unlocated, options)
+        parsed = self.parse(row, own_id(row) or NO_ID, {}, unlocated, options)
         return [part.media.path or "" for part in parsed.media() if isinstance(part.media, Media)]
 
 
