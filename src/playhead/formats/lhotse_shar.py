@@ -199,7 +199,7 @@ class _SharReader:
 
     def _samples(self, rows: Rows, *, in_parts: bool) -> list[Sample]:
         lines = rows.payloads(CUTS_ROLE)
-        fields = {role: _payloads(rows, role, in_parts) for role in rows.places if role != CUTS_ROLE}
+        fields = field_payloads(rows, in_parts=in_parts)
         samples = []
         for i, line in enumerate(lines):
             place = place_of(rows.shards[i].name, self._root)
@@ -209,6 +209,11 @@ class _SharReader:
                 error.at(rows.place(i))
                 raise
         return samples
+
+
+def field_payloads(rows: Rows, *, in_parts: bool) -> dict[str, Iterator[RowTar | Buffer]]:
+    """The rows of every field but the cuts: tars of two members, or lines."""
+    return {role: _payloads(rows, role, in_parts) for role in rows.places if role != CUTS_ROLE}
 
 
 def _payloads(rows: Rows, role: str, in_parts: bool) -> Iterator[RowTar | Buffer]:
@@ -226,7 +231,7 @@ def _payloads(rows: Rows, role: str, in_parts: bool) -> Iterator[RowTar | Buffer
 def _sample(line: Buffer, fields: Mapping[str, RowTar | Buffer], place: ManifestPaths, in_parts: bool) -> Sample:
     cut = decode_cut(line)
     values = {
-        role: _held(cut, role, row, in_parts) if isinstance(row, RowTar) else _value(role, row)
+        role: _held(cut, role, row, in_parts) if isinstance(row, RowTar) else field_value(role, row)
         for role, row in fields.items()
     }
     audio: dict[str, Media | None] = {}
@@ -237,7 +242,7 @@ def _sample(line: Buffer, fields: Mapping[str, RowTar | Buffer], place: Manifest
     return cut_sample(cut, audio, place) | values
 
 
-def _value(role: str, line: Buffer) -> Any:
+def field_value(role: str, line: Buffer) -> Any:
     """The value in a line of a field; None if the cut has none."""
     return row_object(bytes(line).rstrip(), "strict").get(role)
 
