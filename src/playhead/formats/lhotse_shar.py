@@ -38,12 +38,13 @@ from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.shar_fields import LILCOM, NO_DATA, NUMPY, TAR, ScannedField, cut_ids, load_lilcom, pairs
+from playhead.formats.sidecar_offsets import line_sidecars, tar_offsets
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarReader
 from playhead.formats.tar_rows import RowTar, row_tars
 from playhead.recipe.values import Source
 from playhead.store import Buffer, Files, list_files, open_file
-from playhead.types import Array
+from playhead.types import Array, UIntArray
 
 CUTS_ROLE, RECORDING = "cuts", "recording"
 _OFFSETS = Track(CUTS_ROLE).array("offsets")
@@ -102,6 +103,14 @@ class LhotseShar:
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
         return _SharReader(named_root(source))
+
+    def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        paths = [path for _, path in shard.files]
+        yield from line_sidecars([path for path in paths if not path.endswith(TAR)], files, limits)
+        for path in paths:
+            if path.endswith(TAR):
+                tar = open_file(files, path)
+                yield path, tar_offsets(tar, (pair.data.first for pair in pairs(TarReader(tar))))
 
 
 def _shards_in_directories(source: Source, files: Files) -> list[Shard]:
