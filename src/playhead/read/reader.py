@@ -23,9 +23,10 @@ from playhead.read.recount import Counted
 from playhead.read.row_decoder import RowDecoder
 from playhead.read.samples import NONE, Maker, NewMaker, SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf, augment_keys, augments_of, sample_key
 from playhead.recipe.values import Recipe
-from playhead.store import Files, all_files, with_views
+from playhead.store import Files
 from playhead.types import IntArray
 
 
@@ -91,8 +92,7 @@ class Reader:
         new_maker: NewMaker | None = None,
     ) -> None:
         self._recipe = recipe
-        cache_dir = recipe.cache_dir
-        files = all_files(cache_dir, "refuse") if files is None else with_views(files, cache_dir, "refuse")
+        files = files_of(recipe, "refuse", files)
         opened = {
             leaf.source.name: NoiseSource(table, RowDecoder(recipe, leaf, files), Fetch(files, table.index.stamps))
             for leaf, table in noises
