@@ -172,6 +172,14 @@ def test_a_file_that_fails_is_named_and_the_others_are_kept_for_the_next_run(tmp
     found = outcomes(fetch(recipe, tmp_path / "near", indexes=False))
     assert found == {("manifest", "present"): 10, ("manifest", "copied"): 1}
     assert server.objects == needed
+    # A copy that is to be replaced is off the list before it is touched: nobody reads one version as another.
+    server.objects["/data/text/2.jsonl"] += b"\n"
+    copy = copy_path(str(tmp_path / "near"), "s3://data/text/2.jsonl")
+    copy.unlink()
+    copy.mkdir()
+    with pytest.raises(PrepareError, match="fetching could not finish: 1 file"):
+        fetch(recipe, tmp_path / "near", indexes=False)
+    assert "s3://data/text/2.jsonl" not in load_copies(str(tmp_path / "near")).files
 
 
 def test_sidecars_that_are_wrong_or_missing_are_not_copied(tmp_path: Path, data: Path) -> None:

@@ -67,6 +67,7 @@ class DataLoader(Delivery):
         workers = TorchWorkers(**options)
         blueprint = _blueprint(recipe, split, _Call(dataset), files, in_memory)
         stream = RankStream(recipe, split, rank, world_size, files)
+        self.num_workers, self.prefetch_factor = workers.num, workers.prefetch_factor
         super().__init__(stream, blueprint, workers.pool(blueprint, stream))
 
 
