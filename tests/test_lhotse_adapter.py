@@ -342,6 +342,13 @@ def test_features_on_the_fly_are_those_of_lhotse_s_own_loader(tmp_path: Path) ->
         ({"map": "loader_maps:augmented"}, "map"),
         ({"augment": [{"type": "gain", "decibels": [-3, 3]}]}, "augment"),
         ({"audio": {"dtype": "int16"}}, "audio: {dtype: int16}"),
+        (
+            {
+                "sources": [{"name": "s", "path": "a.jsonl", "format": "messages"}],
+                "batching": {"type": "fixed", "size": 1},
+            },
+            "format: messages",
+        ),
     ],
 )
 def test_settings_that_change_samples_are_refused_by_name(job: Any, fields: Any, named: str) -> None:

@@ -23,6 +23,7 @@ from playhead.feed.rank_stream import RankStream
 from playhead.feed.tasks import Task, Work
 from playhead.formats.rows import Sample
 from playhead.lhotse.cuts import CUT, KEY, NewCutMaker
+from playhead.recipe.by_format import format_holds_conversations
 from playhead.recipe.tree import Leaf, augments_of, map_of, tokenize_of
 from playhead.recipe.values import Recipe
 from playhead.resolve.resolve import leaves_by_stream
@@ -220,6 +221,7 @@ def _check(recipe: Recipe, leaf: Leaf) -> None:
         "tokenize": tokenize_of(recipe, leaf),
         "augment": augments_of(recipe, leaf),
         "as_conversation": source.as_conversation,
+        f"format: {source.format}": format_holds_conversations(source),
         "length: {measure: true}": source.length is not None and source.length.measure,
         "audio: {dtype: int16}": (source.audio or recipe.audio).dtype != "float32",
     }
