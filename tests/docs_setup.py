@@ -172,3 +172,20 @@ def make_conversations() -> None:
         {"audio_filepath": f"media/{i}.wav", "duration": 0.5 + 0.05 * i, "text": "good morning"} for i in range(12)
     ]
     _write(Path("speech.json"), spoken)
+
+
+def make_cuts() -> None:
+    """Cuts of noise with transcripts, as lhotse writes them."""
+    import numpy as np
+    import soundfile
+    from lhotse import CutSet, MonoCut, Recording, SupervisionSegment
+
+    Path("wavs").mkdir()
+    cuts = []
+    for i in range(40):
+        samples = np.random.default_rng(i).integers(-900, 900, 4000 + 300 * i, dtype=np.int16)
+        soundfile.write(f"wavs/{i}.wav", samples, 16000)
+        of = Recording.from_file(f"wavs/{i}.wav")
+        said = SupervisionSegment(f"s{i}", of.id, 0, of.duration, text=f"sentence number {i}")
+        cuts.append(MonoCut(f"cut-{i}", 0, of.duration, 0, recording=of, supervisions=[said]))
+    CutSet.from_cuts(cuts).to_file("cuts.jsonl")
