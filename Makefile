@@ -65,6 +65,8 @@ $(TEST): pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "Installing Playhead and its test tools into $(VENV) ..."
 	@$(PIP) install -e '.[test]'
 	@$(PIP) install --no-deps nemo-curator==1.4.0  # two of its files are an oracle; its dependencies are heavy
+	@rm -rf $(VENV)/lhotse2  # beside 1.33, for tests that run it in a process of its own
+	@$(PIP) install --no-deps --target $(VENV)/lhotse2 lhotse==2.0.0a7
 	@touch $(CORE) $@
 
 $(TRAINERS): pyproject.toml $(TEST)

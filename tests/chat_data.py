@@ -32,18 +32,17 @@ PARTS = """{% for m in messages %}
 {% endif %}"""
 
 
-def write_tokenizer(path: Path, special: list[str] = SPECIAL) -> Path:
-    """Byte-level BPE, with tokens of several letters and of parts of one."""
-    tokenizer = Tokenizer(models.BPE())
+def write_tokenizer(path: Path, *, trained: bool = True) -> Path:
+    """Byte-level BPE, with tokens of several letters and of parts of one; untrained, a token for every byte."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=special,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(["hello there user assistant what is said in the audio", "żółw 漢字 😀"] * 4, trainer)
+    if trained:
+        trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+        texts = ["hello there user assistant what is said in the audio", "żółw 漢字 😀"]
+        tokenizer.train_from_iterator(texts * 4, trainer)
+    tokenizer.add_special_tokens(SPECIAL)
     tokenizer.save(str(path))
     return path
 

@@ -122,3 +122,70 @@ def make_meetings() -> None:
     write_manifest(Path("meetings/tuesday.jsonl"), [conversation(i, 60) for i in range(4, 8)])
     rows = [conversation(8), {**conversation(9), "segments": [{"start": 3.0, "speaker": "a"}]}]
     write_manifest(Path("friday.jsonl"), rows)
+
+
+def make_conversations() -> None:
+    """Conversations in three formats, a manifest of speech, their media, a tokenizer and a chat template."""
+    from chat_data import MARKED, write_image, write_tokenizer, write_wav
+
+    write_tokenizer(Path("tokenizer.json"))
+    Path("chat.jinja").write_text(MARKED)
+    Path("media").mkdir()
+    for i in range(12):
+        write_wav(Path(f"media/{i}.wav"), 8000 + 800 * i, first=i)
+        write_image(Path(f"media/{i}.png"), 28 + 4 * i, 28, 20 * i)
+    said = [{"value": "hello there", "from": "Assistant", "type": "text"}]
+    asked = [{"value": "what is said", "from": "User", "type": "text"}]
+    _write(
+        Path("asked.jsonl"),
+        [
+            {
+                "id": f"asked-{i}",
+                "conversations": [
+                    *asked,
+                    {"value": f"media/{i}.wav", "from": "User", "type": "audio", "duration": 0.5 + 0.05 * i},
+                    *said,
+                ],
+            }
+            for i in range(12)
+        ],
+    )
+    answer = {"role": "assistant", "content": "a square"}
+    rows = [
+        {
+            "id": f"seen-{i}",
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image_url", "image_url": {"url": f"{i}.png"}},
+                        {"type": "text", "text": "what is it?"},
+                    ],
+                },
+                answer,
+            ],
+        }
+        for i in range(12)
+    ]
+    Path("seen.json").write_text(json.dumps(rows, indent=1))
+    spoken = [
+        {"audio_filepath": f"media/{i}.wav", "duration": 0.5 + 0.05 * i, "text": "good morning"} for i in range(12)
+    ]
+    _write(Path("speech.json"), spoken)
+
+
+def make_cuts() -> None:
+    """Cuts of noise with transcripts, as lhotse writes them."""
+    import numpy as np
+    import soundfile
+    from lhotse import CutSet, MonoCut, Recording, SupervisionSegment
+
+    Path("wavs").mkdir()
+    cuts = []
+    for i in range(40):
+        samples = np.random.default_rng(i).integers(-900, 900, 4000 + 300 * i, dtype=np.int16)
+        soundfile.write(f"wavs/{i}.wav", samples, 16000)
+        of = Recording.from_file(f"wavs/{i}.wav")
+        said = SupervisionSegment(f"s{i}", of.id, 0, of.duration, text=f"sentence number {i}")
+        cuts.append(MonoCut(f"cut-{i}", 0, of.duration, 0, recording=of, supervisions=[said]))
+    CutSet.from_cuts(cuts).to_file("cuts.jsonl")

@@ -89,7 +89,7 @@ def test_the_order_of_folders_is_checked_for_every_folder_and_module():
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_every_folder_and_file_that_a_page_names_exists(page):
     text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
-    named = re.findall(r"`([\w./]+/[\w.]*|\w+\.(?:py|toml|md))`|\]\(([\w./]+)", text)
+    named = re.findall(r"`([\w./]+/[\w.]*|\w+\.(?:py|toml|md))`|\]\(([\w./-]+)", text)
     roots = (ROOT, ROOT / "src" / "playhead", ROOT / "src" / "playhead" / "formats")
     missing = [name for names in named for name in names if name and not any((root / name).exists() for root in roots)]
     assert len(named) > 10

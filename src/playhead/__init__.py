@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from playhead.feed.batch import Batch
     from playhead.feed.loader import Loader
+    from playhead.formats.conversation import Conversation, Turn
     from playhead.prepare import prepare as prepare_recipe
     from playhead.recipe.values import Recipe
     from playhead.resolve import open_plan
@@ -32,6 +33,7 @@ __version__: str
 
 __all__ = [
     "Batch",
+    "Conversation",
     "DataError",
     "EndOfStreamError",
     "Loader",
@@ -43,6 +45,7 @@ __all__ = [
     "SampleError",
     "StateError",
     "StoreError",
+    "Turn",
     "WorkerError",
     "WorldSizeError",
     "__version__",
@@ -53,8 +56,10 @@ __all__ = [
 # A function called `prepare` would be shadowed by the folder of that name as soon as anything imports the folder.
 _HOMES = {
     "Batch": ("playhead.feed.batch", "Batch"),
+    "Conversation": ("playhead.formats.conversation", "Conversation"),
     "Loader": ("playhead.feed.loader", "Loader"),
     "Recipe": ("playhead.recipe.values", "Recipe"),
+    "Turn": ("playhead.formats.conversation", "Turn"),
     "open_plan": ("playhead.resolve", "open_plan"),
     "prepare_recipe": ("playhead.prepare", "prepare"),
 }

@@ -84,36 +84,70 @@ class DataLoader(Delivery):
         generator: torch.Generator | None = None,
         **others: Any,
     ) -> None:
+        workers = TorchWorkers(
+            num_workers=num_workers,
+            pin_memory=pin_memory,
+            persistent_workers=persistent_workers,
+            prefetch_factor=prefetch_factor,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            generator=generator,
+            **others,
+        )
+        stream = RankStream(recipe, split, rank, world_size, files)
+        blueprint = Blueprint(recipe, split, map, collate, files)
+        self.num_workers, self.prefetch_factor, self.timeout = workers.num, workers.prefetch_factor, timeout
+        self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
+        super().__init__(stream, blueprint, workers.pool(blueprint, stream))
+
+
+class TorchWorkers:
+    """The options of torch's DataLoader, checked, as the pool that a loader makes its batches with."""
+
+    def __init__(
+        self,
+        *,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        persistent_workers: bool = False,
+        prefetch_factor: int | None = None,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        generator: torch.Generator | None = None,
+        **others: Any,
+    ) -> None:
         _check_others(others)
         _check_timeout(timeout)
-        num_workers = whole_number("num_workers", num_workers, 0, _OptionError)
-        if not num_workers:
+        self.num = whole_number("num_workers", num_workers, 0, _OptionError)
+        if not self.num:
             _check_without_workers(prefetch_factor, timeout, persistent_workers, multiprocessing_context)
         elif prefetch_factor is None:
             prefetch_factor = _PREFETCH_FACTOR
         else:
             prefetch_factor = whole_number("prefetch_factor", prefetch_factor, 1, _OptionError)
-        self.num_workers, self.prefetch_factor, self.timeout = num_workers, prefetch_factor, timeout
-        self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
-        stream = RankStream(recipe, split, rank, world_size, files)
-        blueprint = Blueprint(recipe, split, map, collate, files)
-        options = None
+        self.prefetch_factor = prefetch_factor
+        self._options: WorkerOptions | None = None
         if prefetch_factor is not None:
             start_method = _start_method(multiprocessing_context)
             if start_method != "fork":
-                blueprint.check_picklable()
                 _check_picklable(worker_init_fn)
             seed = (torch.default_generator if generator is None else generator).initial_seed()
-            options = WorkerOptions(
-                num_workers,
+            self._options = WorkerOptions(
+                self.num,
                 prefetch_factor,
                 start_method,
                 persistent_workers,
                 timeout if 0 < timeout <= _LONGEST_TIMEOUT_SECONDS else None,
-                _Setup(num_workers, seed, worker_init_fn),
+                _Setup(self.num, seed, worker_init_fn),
             )
-        pin = bool(pin_memory) and _can_pin()
-        super().__init__(stream, blueprint, partial(_new_pool, blueprint, stream, options, pin))
+        self._pin = bool(pin_memory) and _can_pin()
+
+    def pool(self, blueprint: Blueprint, stream: RankStream) -> Callable[[], Pool]:
+        if self._options is not None and self._options.start_method != "fork":
+            blueprint.check_picklable()
+        return partial(_new_pool, blueprint, stream, self._options, self._pin)
 
 
 def _new_pool(blueprint: Blueprint, stream: RankStream, options: WorkerOptions | None, pin: bool) -> Pool:
@@ -213,7 +247,7 @@ def _start_method(context: str | BaseContext | None) -> str:
 def _can_pin() -> bool:
     if torch.cuda.is_available() or (hasattr(torch, "accelerator") and torch.accelerator.is_available()):
         return True
-    warnings.warn("pin_memory is ignored: there is no accelerator to pin memory for", RuntimeWarning, stacklevel=3)
+    warnings.warn("pin_memory is ignored: there is no accelerator to pin memory for", RuntimeWarning, stacklevel=4)
     return False
 
 

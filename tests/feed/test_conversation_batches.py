@@ -308,3 +308,8 @@ def test_a_changed_template_needs_preparing_again_and_a_moved_one_does_not(tmp_p
     (folder / "chat.jinja").write_text((folder / "chat.jinja").read_text().replace("<|im_end|>", "</s>"))
     with pytest.raises(NotPreparedError):
         Loader(recipe, rank=0, world_size=1)
+
+
+def test_conversations_that_are_planned_by_length_need_a_template(folder: Path) -> None:
+    with pytest.raises(RecipeError, match=r"(?s)conversations have a length in tokens.*add `template"):
+        Recipe.parse(messages_recipe(folder, template=None), folder)

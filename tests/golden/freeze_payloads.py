@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from chat_data import messages_recipe, write_messages, write_tokenizer
 from playhead import Loader, Recipe
 from playhead.prepare import prepare
 
@@ -193,9 +194,24 @@ def array_cases(folder: Path) -> Iterator[Case]:
             yield Case(f"{name}, {options}", {**recipe, **fields})
 
 
+def conversation_cases(folder: Path) -> Iterator[Case]:
+    write_messages(folder / "talks", 40)
+    write_tokenizer(folder / "talks" / "tokenizer.json", trained=False)
+    for name, options in {
+        "pack": {"batching": {"type": "pack", "max_length": 200}},
+        "fixed": {"batching": {"type": "fixed", "size": 3}},
+        "stacked": {"image": {"size": [16, 8], "mode": "L"}, "audio": {"dtype": "int16"}},
+    }.items():
+        recipe = messages_recipe(folder / "talks", **options)
+        source = {**recipe["sources"][0], "path": "talks/rows.json", "options": {"data_folder": "talks/media"}}
+        files = {"tokenizer": "talks/tokenizer.json", "file": "talks/chat.jinja"}
+        values = {**recipe, "sources": [source], "template": {**recipe["template"], **files}}
+        yield Case(f"conversations, {name}", values)
+
+
 def cases(folder: Path) -> dict[str, Case]:
     """All of them by name, their files written."""
-    return {case.name: case for make in (row_cases, array_cases) for case in make(folder)}
+    return {case.name: case for make in (row_cases, array_cases, conversation_cases) for case in make(folder)}
 
 
 def exact(value: Any) -> Any:

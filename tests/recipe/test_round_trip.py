@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import msgspec
+import pytest
 import yaml
 from hypothesis import given
 
@@ -35,3 +36,10 @@ def test_every_path_is_absolute(values):
 def _sources(entries):
     for entry in entries:
         yield from _sources(entry.sources) if hasattr(entry, "sources") else [entry]
+
+
+@pytest.mark.parametrize("format_name", ["lhotse", "lhotse_shar", "nemo"])
+def test_the_default_length_of_a_format_survives_writing_and_reading(format_name):
+    source = {"name": "s", "path": "cuts.jsonl", "format": format_name}
+    recipe = Recipe.parse({"sources": [source], "batching": {"type": "fixed", "size": 2}}, "/data")
+    assert Recipe.parse(recipe.to_dict()) == recipe

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from playhead.cli import check, curate, demo, megatron, plan, prepare, run, schema, simulate, verify
+from playhead.cli import check, curate, demo, fetch, megatron, plan, prepare, run, schema, simulate, verify
 from playhead.cli.report import print_error
 from playhead.errors import PlayheadError
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 # One line for each command.
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
+app.command("fetch")(fetch.fetch)
 app.command("plan")(plan.plan)
 app.command("check")(check.check)
 app.command("run")(run.run)

@@ -11,9 +11,10 @@ from playhead.formats.registry import format_of
 from playhead.index.layout import tokens_by_digest
 from playhead.read.codecs import decoders
 from playhead.recipe.plain import to_plain
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf, noises_of
 from playhead.recipe.values import Recipe
-from playhead.store import Files, all_files, open_file
+from playhead.store import Files, open_file
 
 _OF_RECIPE = (
     *("map", "collate", "decode", "media", "audio", "image", "video", "augment", "fields", "sequence", "sequence_rate"),
@@ -39,7 +40,7 @@ def payload_fingerprint(
     }
     if recipe.media is not False:
         decided["decoders"] = decoders()
-    files = files or all_files()
+    files = files_of(recipe, "build", files)
     others = [_other_files(leaf, files) for leaf in leaves]
     if any(others):
         decided["files"] = others

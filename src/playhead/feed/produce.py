@@ -25,6 +25,7 @@ from playhead.index.layout import tokenizer_digests
 from playhead.index.table import open_tables
 from playhead.read import Incident, Reader, Request
 from playhead.read.mapping import name_of, place_of
+from playhead.read.samples import NewMaker
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, noises_of
 from playhead.recipe.values import Recipe
@@ -46,7 +47,8 @@ class Produced(Struct, frozen=True):
 class Blueprint:
     """Everything a worker needs to make batches: it is sent to other processes, and each builds its own Producer.
 
-    `tokenizers` are the digests of tokenizers by path at construction, so that all workers produce the same tokens.
+    `new_maker` replaces the usual way to make samples of rows. `tokenizers` are the digests of tokenizers by path at
+    construction, so that all workers produce the same tokens.
     """
 
     recipe: Recipe
@@ -54,6 +56,7 @@ class Blueprint:
     map: UserFunction | None = None
     collate: UserFunction | None = None
     files: Files | None = None
+    new_maker: NewMaker | None = None
     tokenizers: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +111,7 @@ class Producer:
             noises=[(leaf, tables[leaf.path]) for leaf in noises],
             stored_arrays=recipe.collate == "pad",
             tokenizers=blueprint.tokenizers,
+            new_maker=blueprint.new_maker,
         )
         self._how = Collation(
             None if recipe.fields is None else tuple(recipe.fields),

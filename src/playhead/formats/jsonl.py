@@ -25,10 +25,11 @@ from playhead.formats.registry import options_of, register
 from playhead.formats.row_lengths import Row
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import IDS, Track
+from playhead.formats.sidecar_offsets import line_sidecars
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
 from playhead.seeds import hash_text
-from playhead.store import Buffer, File, Files, compression_of, list_files, open_file
+from playhead.store import Buffer, File, Files, list_files, open_file
 from playhead.types import Array, BoolArray, UIntArray
 
 TRACK = "jsonl"
@@ -152,8 +153,7 @@ class Jsonl:
         return _JsonlReader(media)
 
     def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
-        if compression_of(shard.name) is None:
-            yield shard.name, _line_starts(open_file(files, shard.name), limits)
+        return line_sidecars([shard.name], files, limits)
 
 
 class _JsonlReader:
@@ -318,14 +318,3 @@ def _from_sidecar(file: File, starts: UIntArray) -> Chunk:
         keep[i] = bool(file.read(int(starts[i]), int(ends[i] - starts[i])).strip(b" \t\r\n"))
     offsets = starts[keep]
     return Chunk(offsets.size, {_OFFSETS: np.append(offsets, np.uint64(file.size))})
-
-
-def _line_starts(file: File, limits: ScanLimits) -> Iterator[UIntArray]:
-    """The first byte of every line, blank ones too, and the size of the file."""
-    base = 0
-    yield np.zeros(1 if file.size else 0, dtype=np.uint64)
-    for data in file.pieces(limits.chunk_bytes):
-        after = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10) + (base + 1)
-        base += len(data)
-        yield after[after < file.size].astype(np.uint64)
-    yield np.array([file.size], dtype=np.uint64)

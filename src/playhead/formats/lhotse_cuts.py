@@ -148,20 +148,21 @@ def named_media(recording: RecordingManifest, part: CutSpan, place: ManifestPath
     offset, duration = _segment(recording, part)
     found = []
     for source, channels in _sources(recording, part.channels):
-        _check_named(source)
+        check_named(source.type, source.source)
         path = place.path(source.source)
         found.append(Media("audio", path=path, offset=offset, duration=duration, base=place.base, channels=channels))
     return found[0] if len(found) == 1 else Media("audio", parts=tuple(found))
 
 
-def _check_named(source: AudioSource) -> None:
-    if source.type not in ("file", "url"):
+def check_named(kind: str, path: str) -> None:
+    """Refuse a source of a recording that is not a file: a command is never run."""
+    if kind not in ("file", "url"):
         in_shar = "use `format: lhotse_shar`, and name the directory"
         raise DataError(
-            f'a recording of type "{source.type}" cannot be read',
-            found=source.source[:80] or "no path",
+            f'a recording of type "{kind}" cannot be read',
+            found=path[:80] or "no path",
             expected='recordings of type "file" or "url"',
-            fix=in_shar if source.type == "shar" else "write the audio to files (`CutSet.save_audios`)",
+            fix=in_shar if kind == "shar" else "write the audio to files (`CutSet.save_audios`)",
         )
 
 

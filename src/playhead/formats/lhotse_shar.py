@@ -38,12 +38,13 @@ from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.schema import Track
 from playhead.formats.shar_fields import LILCOM, NO_DATA, NUMPY, TAR, ScannedField, cut_ids, load_lilcom, pairs
+from playhead.formats.sidecar_offsets import line_sidecars, tar_offsets
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarReader
 from playhead.formats.tar_rows import RowTar, row_tars
 from playhead.recipe.values import Source
 from playhead.store import Buffer, Files, list_files, open_file
-from playhead.types import Array
+from playhead.types import Array, UIntArray
 
 CUTS_ROLE, RECORDING = "cuts", "recording"
 _OFFSETS = Track(CUTS_ROLE).array("offsets")
@@ -102,6 +103,14 @@ class LhotseShar:
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
         return _SharReader(named_root(source))
+
+    def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        paths = [path for _, path in shard.files]
+        yield from line_sidecars([path for path in paths if not path.endswith(TAR)], files, limits)
+        for path in paths:
+            if path.endswith(TAR):
+                tar = open_file(files, path)
+                yield path, tar_offsets(tar, (pair.data.first for pair in pairs(TarReader(tar))))
 
 
 def _shards_in_directories(source: Source, files: Files) -> list[Shard]:
@@ -199,7 +208,7 @@ class _SharReader:
 
     def _samples(self, rows: Rows, *, in_parts: bool) -> list[Sample]:
         lines = rows.payloads(CUTS_ROLE)
-        fields = {role: _payloads(rows, role, in_parts) for role in rows.places if role != CUTS_ROLE}
+        fields = field_payloads(rows, in_parts=in_parts)
         samples = []
         for i, line in enumerate(lines):
             place = place_of(rows.shards[i].name, self._root)
@@ -209,6 +218,11 @@ class _SharReader:
                 error.at(rows.place(i))
                 raise
         return samples
+
+
+def field_payloads(rows: Rows, *, in_parts: bool) -> dict[str, Iterator[RowTar | Buffer]]:
+    """The rows of every field but the cuts: tars of two members, or lines."""
+    return {role: _payloads(rows, role, in_parts) for role in rows.places if role != CUTS_ROLE}
 
 
 def _payloads(rows: Rows, role: str, in_parts: bool) -> Iterator[RowTar | Buffer]:
@@ -226,7 +240,7 @@ def _payloads(rows: Rows, role: str, in_parts: bool) -> Iterator[RowTar | Buffer
 def _sample(line: Buffer, fields: Mapping[str, RowTar | Buffer], place: ManifestPaths, in_parts: bool) -> Sample:
     cut = decode_cut(line)
     values = {
-        role: _held(cut, role, row, in_parts) if isinstance(row, RowTar) else _value(role, row)
+        role: _held(cut, role, row, in_parts) if isinstance(row, RowTar) else field_value(role, row)
         for role, row in fields.items()
     }
     audio: dict[str, Media | None] = {}
@@ -237,7 +251,7 @@ def _sample(line: Buffer, fields: Mapping[str, RowTar | Buffer], place: Manifest
     return cut_sample(cut, audio, place) | values
 
 
-def _value(role: str, line: Buffer) -> Any:
+def field_value(role: str, line: Buffer) -> Any:
     """The value in a line of a field; None if the cut has none."""
     return row_object(bytes(line).rstrip(), "strict").get(role)
 

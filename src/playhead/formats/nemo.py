@@ -18,10 +18,11 @@ from playhead.formats.media import Media
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Choice, Rows, Sample, Shard
 from playhead.formats.schema import Track
+from playhead.formats.sidecar_offsets import line_sidecars
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Length, Source
 from playhead.store import File, Files, list_files, open_file
-from playhead.types import Array, BoolArray, IntArray
+from playhead.types import Array, BoolArray, IntArray, UIntArray
 
 TRACK = "manifest"
 AUDIO = "audio"
@@ -118,6 +119,9 @@ class Nemo:
 
     def open(self, source: Source, files: Files) -> RowReader:
         return _NemoReader(source, files)
+
+    def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        return line_sidecars([shard.name], files, limits)
 
     def other_files(self, source: Source) -> Sequence[str]:
         return list(_files_to_draw_from(source).values())

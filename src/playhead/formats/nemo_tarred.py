@@ -32,11 +32,13 @@ from playhead.formats.nemo import (
 from playhead.formats.registry import options_of, register
 from playhead.formats.rows import Rows, Sample, Shard
 from playhead.formats.rows_by_tar import SHARD_ID, rows_by_tar
+from playhead.formats.sidecar_offsets import first_by_stem, line_sidecars, tar_offsets
 from playhead.formats.spec import Spec
 from playhead.formats.tar import TarMember, TarReader
 from playhead.formats.tar_hints import tar_hints
 from playhead.recipe.values import Source
 from playhead.store import Extent, File, Files, list_files, open_file
+from playhead.types import UIntArray
 
 TAR = "tar"
 
@@ -94,6 +96,11 @@ class NemoTarred:
 
     def open(self, source: Source, files: Files) -> RowReader:  # noqa: ARG002
         return _NemoTarredReader()
+
+    def sidecars(self, shard: Shard, files: Files, limits: ScanLimits) -> Iterable[tuple[str, Iterable[UIntArray]]]:
+        yield from line_sidecars([shard.path(TRACK)], files, limits)
+        tar = open_file(files, shard.path(TAR))
+        yield tar.path, tar_offsets(tar, first_by_stem(TarReader(tar).members()))
 
 
 class _NemoTarredReader:

@@ -65,6 +65,11 @@ def offsets_of(file: File, limits: ScanLimits) -> UIntArray | None:
     return offsets if offsets.size else None
 
 
+def is_valid(file: File, limits: ScanLimits) -> bool:
+    """Whether a file has a sidecar that would be used: of lines, one that points at lines."""
+    return (offsets_of(file, limits) if file.path.endswith(".tar") else load(file, limits)) is not None
+
+
 def _is_older(found: File, file: File) -> bool:
     """Whether a sidecar is older than its file; the mark of an object is not a time, so it may be valid."""
     return not is_url(file.path) and not is_url(found.path) and found.stamp.mark < file.stamp.mark

@@ -29,6 +29,7 @@ from playhead.formats.spec import Rule, Spec, rules_of, spec_of
 from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.by_format import holds_conversations
 from playhead.recipe.imports import source_digest
+from playhead.recipe.plain import to_plain
 from playhead.recipe.tree import (
     Leaf,
     audio_conversations,
@@ -194,9 +195,8 @@ def tokens_by_digest(recipe: Recipe, leaf: Leaf) -> list[Any]:
     digests = tokenizer_digests(recipe, leaf)
     chat = chat_of(recipe, leaf)
     made = [chat.content(digests)] if chat is not None else []
-    return made + [
-        by_digest(given, digests) for given, _ in _token_settings(recipe, leaf) if not isinstance(given, Template)
-    ]
+    settings = [given for given, _ in _token_settings(recipe, leaf) if not isinstance(given, Template)]
+    return [to_plain(given) for given in [*made, *(by_digest(given, digests) for given in settings)]]
 
 
 def tokenizer_digests(recipe: Recipe, leaf: Leaf) -> dict[str, str]:
@@ -239,7 +239,8 @@ def _check_vocabulary(recipe: Recipe, leaf: Leaf) -> None:
 
 
 def fingerprint_of(format_name: str, spec: Spec) -> str:
-    return digest([VERSION, format_name, spec.content])
+    """Defaults are left out, so that new options do not change it."""
+    return digest([VERSION, format_name, to_plain(spec.content)])
 
 
 def files_now(shard: Shard, files: Files) -> tuple[FileEntry, ...]:

@@ -14,11 +14,11 @@ from playhead.prepare.kernels import compile_kernels
 from playhead.prepare.one import Outcome, prepare_source
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.report import Compiling, Event, PrepareReport
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf, branches, leaves
 from playhead.recipe.values import Recipe
 from playhead.resolve.shard_ranges import shard_ranges
-from playhead.store import Files, all_files, with_views
-from playhead.store.compressed import OnMissing
+from playhead.store import Files
 
 _LEAST_MEMORY_MB = 8
 
@@ -60,7 +60,7 @@ def prepare(
     options = PrepareOptions(
         workers=default_workers() if workers is None else max(1, workers),
         memory_bytes=memory_mb << 20,
-        files=_files(files, recipe.cache_dir, "build" if dry_run else "write"),
+        files=files_of(recipe, "build" if dry_run else "write", files),
         indexes_root=recipe.indexes_root,
         force=force,
         sidecars=sidecars,
@@ -86,10 +86,6 @@ def prepare(
         compile_kernels(recipe, options.files)
     reports = tuple(outcome.report for outcome in outcomes if outcome.report is not None)
     return PrepareReport(reports, dry_run=dry_run)
-
-
-def _files(given: Files | None, cache_dir: str, on_missing: OnMissing) -> Files:
-    return all_files(cache_dir, on_missing) if given is None else with_views(given, cache_dir, on_missing)
 
 
 def _attempt(leaf: Leaf, recipe: Recipe, options: PrepareOptions, dry_run: bool) -> Outcome:

@@ -21,11 +21,12 @@ from playhead.read.length import LengthError, all_as_planned, check_length, cut
 from playhead.read.noises import NoiseSource
 from playhead.read.recount import Counted
 from playhead.read.row_decoder import RowDecoder
-from playhead.read.samples import NONE, SampleMaker
+from playhead.read.samples import NONE, Maker, NewMaker, SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf, augment_keys, augments_of, sample_key
 from playhead.recipe.values import Recipe
-from playhead.store import Files, all_files, with_views
+from playhead.store import Files
 from playhead.types import IntArray
 
 
@@ -53,7 +54,7 @@ class _Source:
 
     leaf: Leaf
     table: Table
-    maker: SampleMaker
+    maker: Maker
     fetch: Fetch
     key: int
 
@@ -75,7 +76,7 @@ class Reader:
 
     `streams` are the sources of each sub-stream in the plan's order, `noises` those that augmentations draw on.
     `stored_arrays` lets samples that no map has seen hold arrays which are not read yet. `tokenizers` are the digests
-    of the tokenizers that are needed, by path.
+    of the tokenizers that are needed, by path. `new_maker` replaces the usual way to make samples of rows.
     """
 
     def __init__(
@@ -88,19 +89,21 @@ class Reader:
         noises: Sequence[tuple[Leaf, Table]] = (),
         stored_arrays: bool = False,
         tokenizers: Mapping[str, str] = NONE,
+        new_maker: NewMaker | None = None,
     ) -> None:
         self._recipe = recipe
-        cache_dir = recipe.cache_dir
-        files = all_files(cache_dir, "refuse") if files is None else with_views(files, cache_dir, "refuse")
+        files = files_of(recipe, "refuse", files)
         opened = {
             leaf.source.name: NoiseSource(table, RowDecoder(recipe, leaf, files), Fetch(files, table.index.stamps))
             for leaf, table in noises
         }
 
-        def source(leaf: Leaf, table: Table) -> _Source:
+        def maker(leaf: Leaf) -> Maker:
+            if new_maker is not None:
+                return new_maker(recipe, leaf, files)
             augments = augments_of(recipe, leaf)
             augmenter = Augmenter(augments, augment_keys(recipe, leaf), opened) if augments else None
-            maker = SampleMaker(
+            return SampleMaker(
                 recipe,
                 leaf,
                 files,
@@ -109,7 +112,10 @@ class Reader:
                 augmenter=augmenter,
                 tokenizers=tokenizers,
             )
-            return _Source(leaf, table, maker, Fetch(files, table.index.stamps), sample_key(recipe, leaf))
+
+        def source(leaf: Leaf, table: Table) -> _Source:
+            fetch = Fetch(files, table.index.stamps)
+            return _Source(leaf, table, maker(leaf), fetch, sample_key(recipe, leaf))
 
         self._streams = [[source(*found) for found in stream] for stream in streams]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from playhead.errors import PlayheadError
 from playhead.formats.rows import Choice, Rows, Sample
@@ -15,7 +15,7 @@ from playhead.read.conversations import SampleChat
 from playhead.read.generator import SampleGenerator
 from playhead.read.headers import UndecodedRow
 from playhead.read.mapping import Mapper
-from playhead.read.recount import Counted, recount_of
+from playhead.read.recount import Counted, Recount, recount_of
 from playhead.read.row_decoder import RowDecoder
 from playhead.read.stored import read_arrays
 from playhead.read.tokens import SampleTokens
@@ -35,6 +35,22 @@ class MadeSamples(NamedTuple):
     samples: list[Sample]
     problem: PlayheadError | None
     counted: Counted | None = None
+
+
+class Maker(Protocol):
+    """Makes the samples of one source, in one process. `recount` counts lengths by terms again, if they are checked."""
+
+    @property
+    def recount(self) -> Recount | None: ...
+
+    def raw(self, rows: Rows) -> list[Sample]:
+        """What is read of the rows. A broken row raises DataError or SampleError."""
+
+    def make(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> MadeSamples:
+        """The samples of what was read."""
+
+
+NewMaker = Callable[[Recipe, Leaf, Files], Maker]
 
 
 class SampleMaker:
@@ -79,7 +95,7 @@ class SampleMaker:
             generators = drawn = [*islice(generators, len(raws))]
         undecoded = self._decoder.with_media(raws)
         if drawn is not None:
-            undecoded = [_chosen(sample, generator) for sample, generator in zip(undecoded, drawn, strict=True)]
+            undecoded = [chosen(sample, generator) for sample, generator in zip(undecoded, drawn, strict=True)]
         if self._augmenter is not None:
             undecoded = self._augmenter.set_segments(undecoded, drawn or [])
         samples, problem = self._decoder.decoded(undecoded)
@@ -115,7 +131,7 @@ class SampleMaker:
         return MadeSamples(samples, problem, counted)
 
 
-def _chosen(sample: Sample, generator: SampleGenerator) -> Sample:
+def chosen(sample: Sample, generator: SampleGenerator) -> Sample:
     """The sample with one of the options in place of each choice."""
     found = {
         name: value.options[generator.choose(name, len(value.options))]

@@ -88,7 +88,7 @@ def _with_length(source: Source, path: str) -> Source:
         return source
     if source.length is None and holds_conversations(source):
         return source
-    if source.length is None:
+    if source.length in (None, registered.default_length):
         return msgspec.structs.replace(source, length=registered.default_length)
     given = _with_audio(source.length, registered.default_length.field, registered.default_sequence)
     return msgspec.structs.replace(source, length=given)

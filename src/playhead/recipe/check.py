@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from playhead.errors import RecipeError
+from playhead.recipe.by_format import holds_conversations
 from playhead.recipe.check_augments import check_augments
 from playhead.recipe.check_batching import check_batching
 from playhead.recipe.check_conversations import check_conversations
@@ -144,6 +145,12 @@ def _check_has_length(leaf: Leaf, branch: Branch) -> None:
         reason = "`weights_in: length` is set"
     else:
         return
+    if holds_conversations(leaf.source):
+        raise RecipeError(
+            f'{leaf.path} "{leaf.source.name}": conversations have a length in tokens, and {reason}',
+            found="no `template` that makes tokens of them",
+            fix="add `template: {tokenizer: tokenizer.json, file: chat_template.jinja}` to the recipe",
+        )
     raise RecipeError(
         f'{leaf.path} "{leaf.source.name}": `length` is missing, and {reason}',
         fix="name its field, for example `length: num_tokens` or `length: {field: duration, unit: seconds}`",

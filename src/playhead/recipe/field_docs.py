@@ -22,6 +22,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "parts": "Cut the shards into this many parts that are read side by side.",
         "cache_dir": "Where indexes are kept.",
         "indexes_root": "Where .idx sidecars of read-only data are kept.",
+        "copies": "A directory that `playhead fetch` wrote: files that have a copy there are read from it.",
         "evaluation": "Named finite sets, read in order, every row once.",
         "template": "How conversations become tokens and a loss mask: a chat template, or your function.",
         "tokenize": "Put tokens of a text into every sample, before the map.",

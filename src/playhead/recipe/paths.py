@@ -27,6 +27,7 @@ def place(recipe: Recipe, directory: Path) -> Recipe:
         media=_place_media(recipe.media, directory),
         cache_dir=absolute(recipe.cache_dir, directory),
         indexes_root=absolute(recipe.indexes_root, directory) if recipe.indexes_root is not None else None,
+        copies=absolute(recipe.copies, directory) if recipe.copies is not None else None,
     )
 
 

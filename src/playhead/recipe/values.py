@@ -303,6 +303,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     parts: Count = 1
     cache_dir: str = CACHE_DIR
     indexes_root: str | None = None
+    copies: str | None = None
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
     template: Template | None = None
     tokenize: Tokenize | None = None

@@ -7,6 +7,7 @@ Compressed files of lines are decompressed transparently.
 from playhead.store.access import Access, access_of, any_in_process, num_costly, requests_cost
 from playhead.store.addresses import is_url
 from playhead.store.compressed import CompressedFiles, compressed_files, compression_of, with_views
+from playhead.store.copies import CopiedFiles
 from playhead.store.counting import CountingFiles
 from playhead.store.files import Buffer, Extent, File, Files, Ranges, Stamp, list_files, open_file
 from playhead.store.joining import JoiningFiles
@@ -23,6 +24,7 @@ __all__ = [
     "Access",
     "Buffer",
     "CompressedFiles",
+    "CopiedFiles",
     "CountingFiles",
     "Extent",
     "File",

@@ -23,11 +23,12 @@ from playhead.formats.spec import Range, Spec
 from playhead.index.layout import Layout, layout_of
 from playhead.index.rules import held_by
 from playhead.index.table import Table
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf
 from playhead.recipe.units import UNKNOWN_LENGTH
 from playhead.recipe.values import Recipe
 from playhead.seeds import hash_text
-from playhead.store import Files, all_files
+from playhead.store import Files
 from playhead.types import Array, BoolArray
 
 Arrays = dict[str, Array]
@@ -62,7 +63,7 @@ def enumerate_source(
     leaf: Leaf, recipe: Recipe, table: Table, id_field: str, most_rows: int | None
 ) -> EnumeratedSource:
     """Scan a source again, or shards drawn by chance until they have `most_rows`, and compare it with its index."""
-    files = all_files(recipe.cache_dir)
+    files = files_of(recipe, "build")
     layout = layout_of(leaf, recipe)
     found = list(layout.registered.format.discover(leaf.source, files))
     indexed = [entry.name for entry in table.index.meta.shards]

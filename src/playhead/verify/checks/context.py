@@ -16,12 +16,13 @@ from playhead.index.table import Table, open_table
 from playhead.inspect.summary import StreamSummary, planned_windows, summarise_windows
 from playhead.plan.plan import Plan
 from playhead.plan.window import Window
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf, branches, evaluation_branch, leaves
 from playhead.recipe.values import Recipe
 from playhead.resolve import plan_tables
 from playhead.resolve.overlong import check_overlong
 from playhead.resolve.resolve import leaves_by_stream
-from playhead.store import Files, all_files
+from playhead.store import Files
 from playhead.verify.checks.machine_limits import MachineLimits, limits_here
 from playhead.verify.checks.options import CheckOptions
 from playhead.verify.checks.sampled_rows import RowFacts, facts_of
@@ -83,7 +84,7 @@ class Context:
 
     @cached_property
     def files(self) -> Files:
-        return all_files(self.recipe.cache_dir, "refuse")
+        return files_of(self.recipe, "refuse")
 
     @cached_property
     def limits(self) -> MachineLimits:

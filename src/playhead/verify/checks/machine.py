@@ -12,7 +12,8 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from playhead.errors import PlayheadError
-from playhead.recipe.tree import tokenize_of
+from playhead.recipe.by_format import holds_conversations
+from playhead.recipe.tree import template_of, tokenize_of
 from playhead.store import compression_of, is_url
 from playhead.store.local import MOST_OPEN
 from playhead.verify.checks.context import Context
@@ -31,6 +32,7 @@ _OPTIONAL = {
     "rapidgzip": "gzip",
     "Pillow": "image",
     "tokenizers": "text",
+    "jinja2": "chat",
     "torch": "torch",
     "pyzstd": "zstd",
     "ray": "ray",
@@ -143,6 +145,12 @@ def _needed(context: Context) -> dict[str, str]:
         lengths = [length for length in (leaf.source.length, leaf.source.output_length) if length is not None]
         if tokenize_of(context.recipe, leaf) or any(term.tokenizer for length in lengths for term in length.terms):
             needed.setdefault("tokenizers", leaf.path)
+        template = template_of(context.recipe, leaf) if holds_conversations(leaf.source) else None
+        if template is not None:
+            needed.setdefault("tokenizers", leaf.path)
+            needed.setdefault("jinja2", leaf.path)
+            if template[0].image is not None:
+                needed.setdefault("Pillow", leaf.path)
         if any(term.image for length in lengths for term in length.terms):
             needed.setdefault("Pillow", leaf.path)
         if (leaf.source.audio or context.recipe.audio).sample_rate is not None:
