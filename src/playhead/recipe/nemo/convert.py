@@ -69,7 +69,7 @@ def import_nemo(config: str | Path, options: ImportOptions | None = None) -> Imp
     found = document.get(train)
     place = dotted(train)
     if isinstance(found, (list, str)):
-        found, place = {"input_cfg": found}, place or "the list"
+        found, place = _without_batching(found, context), place or "the list"
     block = Block(found, place, context.notes)
     streams = read_streams(block, context) if block.flag("multi_config") else [read_stream(block, context)]
     lanes = _lanes(document, options, context)
@@ -83,6 +83,15 @@ def import_nemo(config: str | Path, options: ImportOptions | None = None) -> Imp
     note_sidecars(streams, values.get("indexes_root"), context)
     _note_paths(context, options)
     return Imported(str(config), values, _checked(values, context), context.notes)
+
+
+def _without_batching(entries: list[Any] | str, context: Context) -> dict[str, Any]:
+    """A list of datasets alone, for which nothing says how samples become batches."""
+    context.notes.check(
+        "Write the `batching` of the recipe: a list of datasets does not say how large batches are, "
+        "so the recipe has micro-batches of one sample"
+    )
+    return {"input_cfg": entries, "batch_size": 1, "shuffle": True}
 
 
 def _recipe_values(

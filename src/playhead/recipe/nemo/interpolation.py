@@ -145,6 +145,12 @@ def dotted(path: Path) -> str:
     return text.removeprefix(".")
 
 
+def parsed(text: str) -> Path:
+    """The path that a user wrote."""
+    keys = text.replace("[", ".").replace("]", "").removeprefix(".").split(".")
+    return tuple(int(key) if key.isdecimal() else key for key in keys)
+
+
 def _inside(node: Any, key: str | int) -> Any:
     if isinstance(node, Mapping):
         return node.get(key)

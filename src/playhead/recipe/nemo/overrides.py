@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from playhead.errors import RecipeError
+from playhead.recipe.nemo.interpolation import parsed
 from playhead.recipe.nemo.yaml_text import parse_yaml_text
 
 
@@ -15,7 +16,7 @@ def with_overrides(root: Any, overrides: Sequence[str]) -> Any:
         key, found, value = text.lstrip("+").partition("=")
         if not found or not key.strip():
             raise RecipeError("--set: is not a value for a key", found=text, expected="key.key=value")
-        keys = [int(part) if part.isdecimal() else part for part in key.replace("[", ".").replace("]", "").split(".")]
+        keys = parsed(key.strip())
         node = root
         for part, following in zip(keys, [*keys[1:], None], strict=True):
             if not _holds(node, part):

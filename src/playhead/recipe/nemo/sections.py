@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.interpolation import Document, Path, dotted
+from playhead.recipe.nemo.interpolation import Document, Path, dotted, parsed
 
 TRAIN, VALIDATION, TEST = "train_ds", "validation_ds", "test_ds"
 _DATA_KEYS = ("input_cfg", "manifest_filepath", "cuts_path", "shar_path", "multi_config")
@@ -23,7 +23,7 @@ def find_train(document: Document, section: str | None) -> Path:
     """The path of the dataset to train on."""
     root = document.raw()
     if section is not None:
-        path = _parsed(section)
+        path = parsed(section)
         if document.raw(path) is None:
             raise RecipeError(f"--section {section}: there is no such key", expected=_sections_text(root))
         return path
@@ -86,10 +86,6 @@ def _paths_of(node: Any, name: str, path: Path = ()) -> Iterator[Path]:
                 yield (*path, key)
             else:
                 yield from _paths_of(value, name, (*path, key))
-
-
-def _parsed(text: str) -> Path:
-    return tuple(int(key) if key.isdecimal() else key for key in text.replace("[", ".").replace("]", "").split("."))
 
 
 def _sections_text(root: Any) -> str:

@@ -55,8 +55,6 @@ def read_stream(block: Block, context: Context, name: str | None = None) -> Stre
 
 
 def _note_shuffle(block: Block, context: Context) -> None:
-    if "input_cfg" in block.values and set(block.values) == {"input_cfg"}:
-        return  # a bare list: nothing is said about it
     if block.take("shuffle") is None:
         # What is passed down to the entries is NeMo's default.
         block.values = {**block.values, "shuffle": False}
