@@ -50,7 +50,7 @@ def imported(name: str, **options: Any) -> Imported:
 
 def texts(found: Imported) -> tuple[str, str]:
     """The recipe and the report, without the folder that the tests are in."""
-    recipe = recipe_text(found.values, found.notes.of("changed"), [])
+    recipe = recipe_text(found.values, found.notes.found, []).replace(f"{CONFIGS}/", "/base/")
     report = report_markdown(found, "recipe.yaml").replace(f"{CONFIGS}/", "")
     return recipe, report
 

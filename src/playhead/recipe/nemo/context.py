@@ -21,7 +21,7 @@ from playhead.store import is_url
 _PATTERN = re.compile(r"_OP_.*?_CL_|[{(\[<]\d+\.\.\d+[})\]>]|[*?{}]|\$\{[^}]*\}")
 _UNTELLING = re.compile(
     r"(data|train|dev|test|cuts|shar|audio|wav|text|texts|tarred|tarred_audio|tarred_train|manifests?|sharded_manifests?"
-    r"|tarred_audio_manifest|audio_tar|buckets?\d*|\d+)?[_-]*",
+    r"|tarred_audio_manifest|audio_tar|\d+)?[_-]*",
     re.IGNORECASE,
 )
 
@@ -41,9 +41,12 @@ class Context:
 
     def placed(self, path: str) -> str:
         """A path that means the same in the recipe as it does for a job started in the base directory."""
-        if is_url(path) or path.startswith(("/", "~", "${", "pipe:")) or self.base_dir == self.recipe_dir:
-            return path
-        return f"{self.base_dir}/{path.removeprefix('./')}"
+        return path if self.base_dir == self.recipe_dir else self.absolute(path)
+
+    def absolute(self, path: str) -> str:
+        """The same for a path that a recipe would take from elsewhere."""
+        is_relative = not is_url(path) and not path.startswith(("/", "~", "${", "pipe:"))
+        return f"{self.base_dir}/{path.removeprefix('./')}" if is_relative else path
 
     def name_for(self, given: Any, paths: Sequence[str], fallback: str) -> str:
         """A name that no other source has: the given one, or one made of the path."""

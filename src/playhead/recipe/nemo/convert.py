@@ -98,6 +98,8 @@ def _recipe_values(
     block: Block, streams: list[Stream], lanes: int | None, evaluation: dict[str, EvaluationSet], context: Context
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
+    # First, because it may give sources settings of their own.
+    delivery = delivery_values(streams, evaluation, context)
     if len(streams) == 1 and streams[0].name is None:
         values |= {"sources": streams[0].entries_as_values(), "batching": streams[0].sampling.batching}
     else:
@@ -108,7 +110,7 @@ def _recipe_values(
     if fused_lanes is not None:
         values["lanes"] = fused_lanes
     values |= _order(block, context)
-    values |= delivery_values(block, streams, evaluation, context)
+    values |= delivery
     if evaluation:
         values["evaluation"] = {name: each.as_values() for name, each in evaluation.items()}
     return values

@@ -48,13 +48,14 @@ def read_dataset(block: Block, context: Context, fallback: str = "data") -> Entr
 
 
 class _Reader:
-    """An entry that is being read, and the name its source will have."""
+    """An entry that is being read. Its name is that of its source or, if it `is_blend`, of the group of its sources."""
 
     def __init__(self, block: Block, context: Context, fallback: str) -> None:
         self.block = block
         self.context = context
         self._given = next((block.take(key) for key in ("name", "corpus") if block.has(key)), None)
         self._fallback = fallback
+        self.is_blend = False
 
     def path(self, *names: str) -> list[str]:
         """The paths in the first of these keys that is given."""
@@ -72,7 +73,7 @@ class _Reader:
     def dataset(self, modality: Modality, format_name: str, paths: Sequence[str], **values: Any) -> Dataset:
         options = {key: value for key, value in values.pop("options", {}).items() if value}
         named = paths or [text for field in options.get("fields", {}).values() for text in _list(field)]
-        name = self.context.name_for(self._given, named, self._fallback)
+        name = self.context.name_for(None if self.is_blend else self._given, named, self._fallback)
         path = {"path": _one_or_list(paths)} if paths else {}
         found = {"format": format_name, **path, **values, **({"options": options} if options else {})}
         return Dataset(name, found, modality, self.block.place)
@@ -101,9 +102,9 @@ def _nemo(reader: _Reader) -> Entry:
         tars = block.take("tarred_audio_filepath")
         block.notes.changed(block.at("tarred_audio_filepath"), tars, "options.tar", "NeMo's key has an s at its end")
     text_field = block.inherit("text_field", "text")
-    if text_field != "text":
+    if block.has("text_field") and text_field != "text":
         why = "samples have the fields of their rows under their own names"
-        block.notes.changed(block.at("text_field"), text_field, f"field `{text_field}`", why)
+        block.notes.changed(block.at("text_field"), text_field, "the field of that name", why)
     if isinstance(manifests, str) or (tars is None and _is_flat(manifests)):
         found: Entry = _nemo_part(reader, manifests, tars)
     elif isinstance(manifests, list):
@@ -142,6 +143,7 @@ def _nemo_blend(reader: _Reader, manifests: list[Any], tars: Any) -> Entry:
             found=f"{len(tars) if isinstance(tars, list) else 1} for {len(manifests)} manifests",
             expected="the tars of every manifest, in the same order",
         )
+    reader.is_blend = len(manifests) > 1
     parts = [_path_and_weight(item, f"{where}[{i}]") for i, item in enumerate(manifests)]
     weights = checked_weights([weight for _, weight in parts], [f"{where}[{i}]" for i in range(len(parts))])
     members: list[Entry] = [
@@ -181,7 +183,7 @@ def _extra_fields(given: Any, reader: _Reader) -> list[dict[str, str]]:
                 found=shown(each),
                 expected=f"`name`, `path` and `type`, one of: {', '.join(_EXTRA_FIELDS)}",
             )
-        found.append({"name": each["name"], "type": each["type"], "path": reader.context.placed(each["path"])})
+        found.append({"name": each["name"], "type": each["type"], "path": reader.context.absolute(each["path"])})
     return found
 
 
@@ -208,6 +210,7 @@ def _lhotse(reader: _Reader) -> Entry:
     if isinstance(given, str):
         return reader.dataset("audio", "lhotse_shar", reader.placed(given, "shar_path"))
     parts = [_path_and_weight(item, f"{where}[{i}]") for i, item in enumerate(_list(given))]
+    reader.is_blend = len(parts) > 1
     weights = checked_weights([weight for _, weight in parts], [f"{where}[{i}]" for i in range(len(parts))])
     members: list[Entry] = [
         reader.dataset("audio", "lhotse_shar", reader.placed(path, "shar_path")) for path, _ in parts

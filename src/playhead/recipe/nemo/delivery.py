@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playhead.recipe.nemo.block import Block
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.entries import Dataset
 from playhead.recipe.nemo.evaluation import EvaluationSet
 from playhead.recipe.nemo.stream import Stream
 
 
-def delivery_values(
-    block: Block, streams: list[Stream], evaluation: Mapping[str, EvaluationSet], context: Context
-) -> dict[str, Any]:
+def delivery_values(streams: list[Stream], evaluation: Mapping[str, EvaluationSet], context: Context) -> dict[str, Any]:
     """The values at the top of the recipe; sources that differ from them get their own."""
     sets = [each.stream for each in evaluation.values()]
     values: dict[str, Any] = {}
@@ -25,8 +22,6 @@ def delivery_values(
     _note_tokenizer(values, streams, sets, context)
     for stream in (*streams, *sets):
         _note_prompt(stream, context)
-    if block.has("prompt_format"):
-        context.notes.mapped(block.at("prompt_format"), block.take("prompt_format"), "template")
     return values
 
 

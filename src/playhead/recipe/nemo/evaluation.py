@@ -51,7 +51,9 @@ def read_evaluation(name: str, values: Any, place: str, context: Context) -> dic
         found = {}
         for i, manifest in enumerate(manifests):
             inner = f"{place}.manifest_filepath[{i}]"
-            found |= _read_set(f"{name}-{i + 1}", {**shared, "manifest_filepath": manifest}, inner, context)
+            stem = manifest.rpartition("/")[2].partition(".")[0]
+            own = stem if stem not in found else f"{stem}-{i + 1}"
+            found |= _read_set(own, {**shared, "manifest_filepath": manifest}, inner, context)
         return found
     return _read_set(name, shared, place, context)
 
@@ -65,8 +67,8 @@ def _read_set(name: str, values: Mapping[str, Any], place: str, context: Context
     for key, why in _UNUSED.items():
         if block.has(key):
             context.notes.ignored(block.at(key), block.take(key), why)
-    block.values = {key: value for key, value in block.values.items() if key not in _UNUSED} | {"shuffle": True}
-    stream = read_stream(block, context, name)
+    block.values = {key: value for key, value in block.values.items() if key not in _UNUSED}
+    stream = read_stream(block, context, name, in_order=True)
     block.take("seed")
     block.take("indexes_root")
     if any(dataset.weight is not None for dataset in stream.datasets):

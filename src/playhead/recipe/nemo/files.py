@@ -26,7 +26,7 @@ def write_imported(imported: Imported, recipe: Path, *, force: bool = False) -> 
         f"What became of every setting is in {report.name}.",
     ]
     texts = {
-        recipe: recipe_text(imported.values, imported.notes.of("changed"), header),
+        recipe: recipe_text(imported.values, imported.notes.found, header),
         report: report_markdown(imported, recipe.name),
     }
     for file, text in texts.items():

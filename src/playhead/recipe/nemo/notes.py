@@ -35,8 +35,8 @@ class Notes:
     found: list[Note] = field(default_factory=list)
     checklist: list[str] = field(default_factory=list)
 
-    def mapped(self, place: str, was: Any, now: str, why: str = "") -> None:
-        self.found.append(Note("mapped", place, shown(was), now, why))
+    def mapped(self, place: str, was: Any, now: str, why: str = "", at: str | None = None) -> None:
+        self.found.append(Note("mapped", place, shown(was), now, why, at))
 
     def changed(self, place: str, was: Any, now: str, why: str, at: str | None = None) -> None:
         self.found.append(Note("changed", place, shown(was), now, why, at))

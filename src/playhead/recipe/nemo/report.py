@@ -46,8 +46,8 @@ def report_markdown(imported: Imported, recipe: str) -> str:
     lines = [
         f"# {imported.config} as {recipe}",
         "",
-        f"{num_sources(imported.values)} sources. "
-        + ", ".join(f"{len(imported.notes.of(kind))} settings {kind}" for kind in ("mapped", "changed", "ignored"))
+        f"Sources: {num_sources(imported.values)}. Settings: "
+        + ", ".join(f"{len(imported.notes.of(kind))} {kind}" for kind in ("mapped", "changed", "ignored"))
         + ".",
         "",
         "## Before the first run",

@@ -57,26 +57,33 @@ def find_evaluation(document: Document, train: Path) -> Iterator[tuple[str, Path
 
 def num_lanes(document: Document) -> tuple[int, str] | None:
     """Micro-batches in an optimizer step, where the trainer says so: ranks times accumulation; and how it is found."""
-    trainer = document.raw(("trainer",))
-    if not isinstance(trainer, Mapping):
-        return None
-    counts = {"devices": trainer.get("devices"), "num_nodes": trainer.get("num_nodes", 1)}
-    counts["accumulate_grad_batches"] = trainer.get("accumulate_grad_batches", 1)
-    if not all(isinstance(count, int) and count > 0 for count in counts.values()):
+    counts = {
+        "devices": _setting(document, "trainer", "devices"),
+        "num_nodes": _setting(document, "trainer", "num_nodes") or 1,
+        "accumulate_grad_batches": _setting(document, "trainer", "accumulate_grad_batches") or 1,
+    }
+    if not all(isinstance(count, int) and not isinstance(count, bool) and count > 0 for count in counts.values()):
         return None
     lanes = 1
     for count in counts.values():
         lanes *= count
     text = " * ".join(f"{name} {count}" for name, count in counts.items())
     for place in (("model",), ("trainer", "strategy")):
-        settings = document.raw(place)
-        for name in _PARALLEL if isinstance(settings, Mapping) else ():
-            size = settings.get(name)
+        for name in _PARALLEL:
+            size = _setting(document, *place, name)
             if size is not None and (not isinstance(size, int) or size < 1 or lanes % size):
                 return None
             if size is not None and size > 1:
                 lanes, text = lanes // size, f"{text} / {name} {size}"
     return lanes, text
+
+
+def _setting(document: Document, *path: str) -> Any:
+    """A setting of the trainer or the model; None also where it is computed by something unknown here."""
+    try:
+        return document.get(path)
+    except RecipeError:
+        return None
 
 
 def _paths_of(node: Any, name: str, path: Path = ()) -> Iterator[Path]:

@@ -42,8 +42,11 @@ class Stream:
         return {"name": self.name, **own, "batching": self.sampling.batching, "sources": self.entries_as_values()}
 
 
-def read_stream(block: Block, context: Context, name: str | None = None) -> Stream:
-    _note_shuffle(block, context)
+def read_stream(block: Block, context: Context, name: str | None = None, *, in_order: bool = False) -> Stream:
+    """`in_order`: for evaluation, which is never shuffled."""
+    if not in_order:
+        _note_shuffle(block, context)
+    _note_text_field(block)
     entries = read_entries(block, context)
     sampling = read_sampling(block)
     augments, noises = read_augments(block, context)
@@ -64,10 +67,15 @@ def _note_shuffle(block: Block, context: Context) -> None:
         context.notes.mapped(
             block.at("shuffle"), False, "shuffle: none", "NeMo's default: rows in the order of their files"
         )
-        if "train" in block.place:
-            context.notes.check(
-                "The data is not shuffled, as the configuration says: `shuffle: true` is usual for training"
-            )
+        context.notes.check(
+            "The data is not shuffled, as the configuration says: `shuffle: true` is usual for training"
+        )
+
+
+def _note_text_field(block: Block) -> None:
+    if block.take("text_field", "text") != "text":
+        why = "samples have the fields of their rows under their own names"
+        block.notes.changed(block.at("text_field"), block.values["text_field"], "the field of that name", why)
 
 
 def _audio(block: Block) -> dict[str, Any]:
@@ -95,4 +103,4 @@ def _note_filters(block: Block, sampling: Sampling) -> None:
     ):
         if limits is not None:
             why = "rows are left out before shares are computed; NeMo draws by weight first, and filters then"
-            block.notes.changed(block.at(names), limits, now, why, at="sources")
+            block.notes.changed(block.at(names), limits, now, why)

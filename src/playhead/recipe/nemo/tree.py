@@ -85,7 +85,7 @@ def _read_list(
     for block, entry, was, now in zip(blocks, entries, weights, reweighted(weights, temperature), strict=True):
         entry.weight = now
         if now != was:
-            context.notes.changed(
+            context.notes.mapped(
                 block.at("weight"), was, f"weight: {now:g}", f"temperature {temperature:g} applied", at=entry.name
             )
     return entries

@@ -1,4 +1,4 @@
-"""The values of a recipe as YAML that is pleasant to read, with a comment where something was changed."""
+"""The values of a recipe as YAML that is pleasant to read, with the comments of notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def recipe_text(values: Mapping[str, Any], notes: list[Note], header: list[str])
     comments: dict[str, list[str]] = {}
     for note in notes:
         if note.at is not None:
-            text = f"{note.place.rpartition('.')[2]}: {note.was}. {note.why[:1].upper()}{note.why[1:]}."
+            text = f"{note.place}: {note.was}. {note.why[:1].upper()}{note.why[1:]}."
             if text not in comments.setdefault(note.at, []):
                 comments[note.at].append(text)
     lines = [*(f"# {line}" for line in header)]
@@ -62,6 +62,8 @@ def _item(item: Any, indent: int, comments: dict[str, list[str]]) -> Iterator[st
 
 
 def _is_nested(key: str, value: Any) -> bool:
+    if isinstance(value, Mapping) and any(_is_nested(name, item) for name, item in value.items()):
+        return True
     return key in _BLOCKS and isinstance(value, (Mapping, list)) and bool(value)
 
 
