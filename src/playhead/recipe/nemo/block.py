@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from numbers import Real
 from typing import Any
 
@@ -90,12 +90,12 @@ class Block:
         self.notes.changed(self.at(name), value, f"{largest:g}", why)
         return largest
 
-    def finish(self) -> None:
-        """Report every key that nobody has taken."""
+    def finish(self, told: Container[str] = ()) -> None:
+        """Report every key that nobody has taken, and where those are that were; notes tell about some already."""
         for name, value in self.values.items():
             place = self.at(str(name))
             if name in self._taken or value is None:
-                if name in DESTINATIONS and value is not None and not self.notes.names(place):
+                if name in DESTINATIONS and value is not None and name not in told and not self.notes.names(place):
                     self.notes.mapped(place, value, DESTINATIONS[name])
             elif name == _TARGET:
                 self.notes.refused(place, value, "a class named by `_target_` is code, which is not imported")

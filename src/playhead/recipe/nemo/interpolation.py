@@ -19,6 +19,7 @@ _RESOLVER = re.compile(r"([A-Za-z_][\w.]*):(.*)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:,(.*))?", re.DOTALL)
 _KEYS = re.compile(r"(\.*)((?:[^.\[\]]+|\[[^\[\]]+\])(?:\.[^.\[\]]+|\[[^\[\]]+\])*)?")
 _KEY = re.compile(r"[^.\[\]]+")
+_ABSENT = object()  # a key may be there, and null
 _EXPECTED = "`${key.key}`, `${.key}`, `${oc.env:NAME}` or `${oc.env:NAME,default}`"
 
 
@@ -40,7 +41,7 @@ class Document:
         node = self._root
         for key in path:
             node = _inside(node, key)
-        return node
+        return None if node is _ABSENT else node
 
     def _walk(self, path: Path) -> tuple[Any, Path] | None:
         """The value as written at a path that may lead through interpolations, and its own path."""
@@ -49,7 +50,7 @@ class Document:
             if isinstance(node, str) and "${" in node:
                 return _found_in(self._resolve(node, here), path[len(here) :], here)
             node, here = _inside(node, key), (*here, key)
-            if node is None:
+            if node is _ABSENT:
                 return None
         return node, here
 
@@ -153,16 +154,16 @@ def parsed(text: str) -> Path:
 
 def _inside(node: Any, key: str | int) -> Any:
     if isinstance(node, Mapping):
-        return node.get(key)
+        return node.get(key, _ABSENT)
     if isinstance(node, list) and isinstance(key, int) and -len(node) <= key < len(node):
         return node[key]
-    return None
+    return _ABSENT
 
 
 def _found_in(value: Any, keys: Path, here: Path) -> tuple[Any, Path] | None:
     for key in keys:
         value, here = _inside(value, key), (*here, key)
-    return None if value is None else (value, here)
+    return None if value is _ABSENT else (value, here)
 
 
 def _closing(text: str, opening: int) -> int | None:

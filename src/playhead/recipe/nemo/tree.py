@@ -21,6 +21,7 @@ PASSED_DOWN = (
     "token_equivalent_duration",
     "skip_missing_manifest_entries",
 )
+_PATHS = ("input_cfg", "manifest_filepath", "tarred_audio_filepaths", "shar_path")  # noted with their source
 _TURNS = ("context", "system_prompt")  # tags that become turns where a conversation is made
 
 
@@ -102,7 +103,7 @@ def _read_entry(block: Block, context: Context, temperatures: list[float]) -> En
         for dataset in datasets_of([entry]):
             CONVERSIONS[kind](dataset, block)
     _attach_tags(entry, block, made_here=kind != "group")
-    block.finish()
+    block.finish(told=_PATHS)
     return entry
 
 

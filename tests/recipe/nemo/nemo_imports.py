@@ -1,12 +1,11 @@
 """The configurations in `configs/`, imported as a user would, and what is frozen of them.
 
-`python tests/recipe/nemo/imports.py` freezes them again: read the difference before it is committed.
+`python tests/recipe/nemo/nemo_imports.py` freezes them again: read the difference before it is committed.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -35,16 +34,10 @@ IMPORTED: dict[str, dict[str, Any]] = {
 }
 
 
-@contextmanager
-def surroundings(environment: dict[str, str] | None = None):
-    with mock.patch.dict(os.environ, {"AST_ROOT": "/data", **(environment or {})}):
-        yield
-
-
 def imported(name: str, **options: Any) -> Imported:
     """A configuration imported in its own folder, for a recipe beside it."""
     given = {**IMPORTED.get(name, {}), **options}
-    with surroundings():
+    with mock.patch.dict(os.environ, {"AST_ROOT": "/data"}):
         return import_nemo(CONFIGS / f"{name}.yaml", ImportOptions(base_dir=CONFIGS, **given))
 
 
