@@ -35,7 +35,13 @@ def _template(streams: list[Stream], sets: list[Stream], context: Context) -> di
             found = own
         elif "audio" in own and own != found:
             dataset.values["template"] = own
-    return {} if found is None else {"template": found}
+    if found is None:
+        return {}
+    if "audio" in found:
+        context.notes.check(
+            f"`{found['audio']['tag']}` must be one token of the tokenizer: `playhead prepare` refuses it else"
+        )
+    return {"template": found}
 
 
 def _template_of(dataset: Dataset, context: Context) -> dict[str, Any]:
@@ -49,7 +55,7 @@ def _sequence(datasets: list[Dataset], streams: list[Stream], context: Context) 
     """The field that lengths count: that of the formats, tokens, or none where sources differ."""
     kinds = {dataset.modality for dataset in datasets}
     if kinds == {"audio"} and not any(stream.sampling.in_tokens for stream in streams):
-        return {}
+        return _audio_fields(datasets, context)
     if kinds <= {"conversation", "text"}:
         return {"sequence": "tokens"}
     for dataset in datasets:
@@ -59,6 +65,21 @@ def _sequence(datasets: list[Dataset], streams: list[Stream], context: Context) 
         "or keep your Dataset class and let it make the batch"
     )
     return {"sequence": None, "collate": "list"}
+
+
+def _audio_fields(datasets: list[Dataset], context: Context) -> dict[str, Any]:
+    """The fields that all samples have: rows of manifests may differ in others, which cannot be put into arrays."""
+    fields = {(each.audio_field, each.duration_field, each.text_field, *sorted(each.tags)) for each in datasets}
+    if len(fields) > 1:
+        why = "sources have different tags or fields, so samples are delivered as lists"
+        context.notes.changed("tags and fields", "attributes of cuts", "collate: list", why, at="collate")
+        context.notes.check("Samples are delivered as lists (`collate: list`): put your collate function in its place")
+        return {"collate": "list"}
+    names = list(*fields)
+    why = "rows may differ in other fields: add those that your model needs, if all rows have them"
+    context.notes.changed("fields of rows", "attributes of cuts", f"fields: {', '.join(names)}", why, at="fields")
+    context.notes.check("Look at `fields` in the recipe: only these are delivered")
+    return {"fields": names}
 
 
 def _audio(streams: list[Stream], sets: list[Stream]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from playhead.errors import RecipeError
 from playhead.recipe.environment import expand_environment
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.entries import Dataset
@@ -28,17 +29,15 @@ def _note(dataset: Dataset, root: str | None, context: Context) -> None:
     try:
         files = [Path(context.recipe_dir, path) for path in _files(dataset)]
         at = None if root is None else Path(context.recipe_dir, str(expand_environment(root, os.environ)))
-    except Exception:  # noqa: BLE001 - paths that cannot be looked at now are reported by `prepare`
+    except (RecipeError, OSError):  # `prepare` reports paths that cannot be looked at
         return
     found = [(file, _sidecar(file, at)) for file in files[:_MOST_FILES]]
     present = [(file, sidecar) for file, sidecar in found if sidecar.is_file()]
     good = [sidecar for file, sidecar in present if _is_usable(file, sidecar)]
-    if not present:
-        return
     place = f"{dataset.place} .idx"
-    context.notes.mapped(
-        place, f"{len(good)} of {len(found)} files", "used by `playhead prepare`", "checked by their size"
-    )
+    if good:
+        why = "checked by their size"
+        context.notes.mapped(place, f"{len(good)} of {len(found)} files", "used by `playhead prepare`", why)
     if len(good) < len(present):
         bad = next(sidecar for file, sidecar in present if not _is_usable(file, sidecar))
         why = f"empty, cut short or older than its file, such as {bad}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from playhead.errors import RecipeError
 from playhead.recipe.nemo.notes import Note
 from playhead.recipe.text import parse_yaml
 
@@ -86,7 +87,7 @@ def _scalar(value: Any) -> str:
         return json.dumps(text, ensure_ascii=False)
     try:
         read = parse_yaml(f"[{text}]", Path("text"))
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, quotes help
+    except RecipeError:
         return json.dumps(text, ensure_ascii=False)
     return text if read == [text] and type(read[0]) is str else json.dumps(text, ensure_ascii=False)
 
