@@ -75,7 +75,7 @@ def _audio_fields(datasets: list[Dataset], context: Context) -> dict[str, Any]:
         context.notes.changed("tags and fields", "attributes of cuts", "collate: list", why, at="collate")
         context.notes.check("Samples are delivered as lists (`collate: list`): put your collate function in its place")
         return {"collate": "list"}
-    names = list(*fields)
+    names = list(fields.pop())
     why = "rows may differ in other fields: add those that your model needs, if all rows have them"
     context.notes.changed("fields of rows", "attributes of cuts", f"fields: {', '.join(names)}", why, at="fields")
     context.notes.check("Look at `fields` in the recipe: only these are delivered")
