@@ -127,7 +127,7 @@ REFUSED = {
         {"model": dataset(), "data": dataset()},
         "the configuration describes several datasets to train on",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("config", "problem"), REFUSED.values(), ids=REFUSED.keys())

@@ -150,6 +150,9 @@ def _nemo_blend(reader: _Reader, manifests: list[Any], tars: Any) -> Entry:
         _nemo_part(reader, path, None if tars is None else _only(tars[i])) for i, (path, _) in enumerate(parts)
     ]
     _note_blend(reader, members, weights, where)
+    if block.inherit("max_open_streams") is not None:
+        why = "a manifest has its share whatever the number of its shards; NeMo gives the weight to every shard"
+        block.notes.changed(block.at("max_open_streams"), block.inherit("max_open_streams"), "not needed", why)
     return reader.group(members, weights)
 
 
@@ -270,10 +273,9 @@ def _conversation(format_name: str, *names: str, **options: str) -> Callable[[_R
         for option in ("tar", "audio_root"):
             if option in found:
                 found[option] = _one_or_list(reader.placed(found[option], option))
+        if "tar" in found and "audio_placeholders" in options:  # NeMo reads it for ShareGPT alone
+            found["skip_missing"] = reader.block.inherit("skip_missing_manifest_entries", False)
         dataset = reader.dataset("conversation", format_name, reader.path(*names), options=found)
-        if reader.block.inherit("skip_missing_manifest_entries", False) and "tar" in found:
-            why = "rows without their audio are errors here: `prepare` names them"
-            reader.block.notes.refused(reader.block.at("skip_missing_manifest_entries"), True, why)
         return _with_languages(reader, _with_audio(dataset, reader.block, format_name not in _TEXT_ONLY), "language")
 
     return read

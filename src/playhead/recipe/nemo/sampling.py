@@ -143,6 +143,9 @@ def _buckets(
     filled: dict[str, Any] = budget or {"size": size}
     edges = _edges(block, bins, num_buckets, budget.get("budget"), in_tokens, filters)
     where = block.at("bucket_duration_bins" if bins is not None else "num_buckets")
+    if budget:
+        why = "a bucket holds as many samples as fit at its upper edge; NeMo counts by the longest sample of the batch"
+        block.notes.changed(block.at(key), budget["budget"], f"budget: {budget['budget']:g}", why, at="batching")
     if edges is None:
         num = num_buckets if bins is None else len(bins) + 1
         why = "buckets of equal total length, as NeMo estimates them"

@@ -10,6 +10,7 @@ from playhead.recipe.nemo.block import Block
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.datasets import CONVERSIONS, read_dataset
 from playhead.recipe.nemo.entries import Dataset, Entry, Group, datasets_of
+from playhead.recipe.nemo.known_keys import IGNORED
 from playhead.recipe.nemo.notes import shown
 from playhead.recipe.nemo.weights import checked_weights, level_temperatures, reweighted
 
@@ -20,6 +21,7 @@ PASSED_DOWN = (
     "audio_locator_tag",
     "token_equivalent_duration",
     "skip_missing_manifest_entries",
+    "max_open_streams",
 )
 _PATHS = ("input_cfg", "manifest_filepath", "tarred_audio_filepaths", "shar_path")  # noted with their source
 _TURNS = ("context", "system_prompt")  # tags that become turns where a conversation is made
@@ -123,6 +125,8 @@ def _read_group(block: Block, context: Context, outer: Mapping[str, Any], temper
 
 def _passed_down(block: Block, outer: Mapping[str, Any]) -> dict[str, Any]:
     own = {key: block.take(key) for key in PASSED_DOWN if block.has(key)}
+    if "max_open_streams" in own:
+        block.notes.ignored(block.at("max_open_streams"), own["max_open_streams"], IGNORED["max_open_streams"])
     return {**outer, **own}
 
 
