@@ -57,6 +57,14 @@ REFUSED = {
     "an empty list": (dataset(input_cfg=[]), "train_ds.input_cfg: is not a list of datasets"),
     "an empty group": (dataset({"type": "group", "input_cfg": []}), "train_ds.input_cfg[0].input_cfg: is not a list"),
     "a group without a list": (dataset({"type": "group"}), "train_ds.input_cfg[0].type: is an unknown type"),
+    "a tarred dataset without tars": (
+        dataset({"type": "nemo_tarred", "manifest_filepath": "a.json"}),
+        "train_ds.input_cfg[0]: `tarred_audio_filepaths` is missing",
+    ),
+    "no list to give temperatures to": (
+        dataset(input_cfg=3, reweight_temperature=1),
+        "train_ds.input_cfg: is not a list",
+    ),
     "fewer tars than manifests": (
         dataset({"type": "nemo_tarred", "manifest_filepath": [["a"], ["b"]], "tarred_audio_filepaths": [["c"]]}),
         "train_ds.input_cfg[0].tarred_audio_filepaths: has another number of entries",
@@ -196,6 +204,22 @@ def test_values_that_a_job_is_started_with_take_their_place(tmp_path):
     for wrong in ("train_ds", "=3", "train_ds.input_cfg[7].weight=1"):
         with pytest.raises(RecipeError, match=r"^--set"):
             imported(tmp_path, config, overrides=[wrong])
+
+
+def test_sets_of_one_name_in_validation_and_test_are_both_kept(tmp_path):
+    sets = [
+        {"batch_size": 1, "datasets": {"clean": {"manifest_filepath": f"/data/{kind}.json"}}} for kind in ("v", "t")
+    ]
+    found = imported(tmp_path, {**dataset(), "validation_ds": sets[0], "test_ds": sets[1]})
+    assert {name: each.sources[0].path for name, each in found.recipe.evaluation.items()} == {
+        "clean": ["/data/v.json"],
+        "test-clean": ["/data/t.json"],
+    }
+
+
+def test_yaml_that_contains_itself_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match=r"config.yaml: contains itself"):
+        imported(tmp_path, "train_ds: &a\n  batch_size: 1\n  again: *a\n")
 
 
 def test_broken_yaml_and_a_key_given_twice_are_refused_with_their_line(tmp_path):

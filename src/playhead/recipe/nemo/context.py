@@ -71,7 +71,7 @@ class Context:
             )
         self._open.append(file)
         try:
-            yield Document(read_yaml(file), file), file.rpartition("/")[2]
+            yield Document(read_yaml(file), file), path
         finally:
             self._open.pop()
 

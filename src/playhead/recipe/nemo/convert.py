@@ -56,7 +56,15 @@ class Imported:
 
 def import_nemo(config: str | Path, options: ImportOptions | None = None) -> Imported:
     """The recipe of a NeMo configuration. What cannot be mapped raises a RecipeError that names it."""
-    options = options or ImportOptions()
+    try:
+        return _import(config, options or ImportOptions())
+    except RecursionError:
+        raise RecipeError(
+            f"{config}: contains itself", fix="remove the YAML alias that points to its own parent"
+        ) from None
+
+
+def _import(config: str | Path, options: ImportOptions) -> Imported:
     base_dir = (options.base_dir or Path()).absolute()
     context = Context(
         base_dir,
@@ -75,7 +83,8 @@ def import_nemo(config: str | Path, options: ImportOptions | None = None) -> Imp
     lanes = _lanes(document, options, context)
     evaluation: dict[str, EvaluationSet] = {}
     for name, path in sections.find_evaluation(document, train):
-        evaluation |= read_evaluation(name, document.get(path), dotted(path), context)
+        for own, found_set in read_evaluation(name, document.get(path), dotted(path), context).items():
+            evaluation[own if own not in evaluation else f"{name}-{own}"] = found_set
     values = _recipe_values(block, streams, lanes, evaluation, context)
     block.finish()
     _note_other_files(document, context)

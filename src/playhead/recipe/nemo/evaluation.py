@@ -18,6 +18,7 @@ _UNUSED = {
     "shuffle": "evaluation reads rows in order",
     "drop_last": "every row is read once",
     "force_finite": "every row is read once",
+    "seed": "evaluation draws nothing at random",
 }
 
 
@@ -69,8 +70,8 @@ def _read_set(name: str, values: Mapping[str, Any], place: str, context: Context
             context.notes.ignored(block.at(key), block.take(key), why)
     block.values = {key: value for key, value in block.values.items() if key not in _UNUSED}
     stream = read_stream(block, context, name, in_order=True)
-    block.take("seed")
-    block.take("indexes_root")
+    if block.has("indexes_root"):
+        context.indexes_roots.append(block.take("indexes_root"))
     if any(dataset.weight is not None for dataset in stream.datasets):
         context.notes.ignored(f"{place}.input_cfg", "weights", "every row of an evaluation set is read once")
     block.finish()

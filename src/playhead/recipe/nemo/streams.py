@@ -27,12 +27,11 @@ def read_streams(block: Block, context: Context) -> list[Stream]:
     streams = []
     for name in names:
         own = block.take(name)
-        inner = Block(
-            {**own, **{key: shared[key] for key in ("shuffle",) if key in shared}}, block.at(name), context.notes
-        )
+        shuffled = {"shuffle": shared["shuffle"]} if "shuffle" in shared else {}
+        inner = Block({**own, **shuffled}, block.at(name), context.notes)
         context.name_for(name, [], name)
         streams.append(read_stream(inner, context, name))
-        for key in ("seed", "shard_seed", "num_workers", "force_finite"):
+        for key in ("seed", "shard_seed", "num_workers", "force_finite", "indexes_root"):
             if inner.has(key):
                 context.notes.ignored(
                     inner.at(key), inner.take(key), "the outer configuration decides it for all sub-configs"

@@ -35,17 +35,18 @@ def read_entries(block: Block, context: Context) -> list[Entry]:
         return found.members if isinstance(found, Group) else [found]
     given = block.take("input_cfg")
     temperature = block.take("reweight_temperature")
+    if temperature is None:
+        return _read_list(given, block.at("input_cfg"), context, outer, [])
+    context.notes.mapped(block.at("reweight_temperature"), temperature, "weight", "weights are written reweighted")
     depth = _depth(given, context, block.at("input_cfg"))
     levels = level_temperatures(temperature, depth, block.at("reweight_temperature"))
-    if temperature is not None:
-        context.notes.mapped(block.at("reweight_temperature"), temperature, "weight", "weights are written reweighted")
     return _read_list(given, block.at("input_cfg"), context, outer, levels)
 
 
 def _own_paths(block: Block) -> dict[str, Any]:
     keys = ("manifest_filepath", "tarred_audio_filepaths", "tarred_audio_filepath", "cuts_path", "shar_path")
-    values = {key: block.take(key) for key in (*keys, "extra_fields", "tags") if block.has(key)}
-    if not set(values) & set(keys):
+    values = {key: block.take(key) for key in keys if block.has(key)}
+    if not values:
         raise RecipeError(
             f"{block.place or 'the configuration'}: names no data",
             found=shown(block.values),
@@ -167,5 +168,7 @@ def _depth(given: Any, context: Context, place: str) -> int:
             return _depth(document.get(), context, file)
     if isinstance(given, Mapping) and list(given) == ["input_cfg"]:
         return _depth(given["input_cfg"], context, place)
+    if not isinstance(given, list):
+        return 1  # refused with the other lists
     inner = [item["input_cfg"] for item in given if isinstance(item, Mapping) and "input_cfg" in item]
     return 1 + max((_depth(each, context, place) for each in inner), default=0)

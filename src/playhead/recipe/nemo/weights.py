@@ -50,8 +50,6 @@ def _rounded(share: float) -> float:
 
 def level_temperatures(given: Any, depth: int, place: str) -> list[float]:
     """The temperature of every level of `input_cfg`, outermost first."""
-    if given is None:
-        return []
     if isinstance(given, Real) and not isinstance(given, bool):
         return [float(given)] * depth
     if not isinstance(given, list) or not all(isinstance(each, Real) and not isinstance(each, bool) for each in given):
