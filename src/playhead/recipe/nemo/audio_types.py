@@ -28,7 +28,7 @@ def read_nemo(reader: EntryReader) -> Entry:
             found=shown(block.values),
             fix="add it, or write `type: nemo`, which NeMo would take it for",
         )
-    text_field = block.inherit("text_field", "text")
+    text_field = block.inherit_text("text_field", "text")
     if block.has("text_field") and text_field != "text":
         why = "samples have the fields of their rows under their own names"
         block.notes.changed(block.at("text_field"), text_field, "the field of that name", why)
@@ -105,8 +105,9 @@ def _extra_fields(given: Any, reader: EntryReader) -> list[dict[str, str]]:
     for i, each in enumerate(given if isinstance(given, list) else [given]):
         if (
             not isinstance(each, Mapping)
-            or each.get("type") not in _EXTRA_FIELDS
             or set(each) != {"name", "type", "path"}
+            or not all(isinstance(value, str) for value in each.values())
+            or each["type"] not in _EXTRA_FIELDS
         ):
             raise RecipeError(
                 f"{where}[{i}]: is not an extra field",
@@ -157,11 +158,11 @@ def read_any_audio(reader: EntryReader) -> Entry:
 
 def read_parquet(reader: EntryReader) -> Entry:
     block = reader.block
-    audio = block.take("audio_field", "audio")
+    audio = block.text("audio_field") or "audio"
     found = reader.dataset("audio", "parquet", reader.path("manifest_filepath"), options={"audio": [audio]})
     found.audio_field = audio
-    found.duration_field = block.take("duration_field", "duration")
-    found.text_field = block.inherit("text_field", "text")
+    found.duration_field = block.text("duration_field") or "duration"
+    found.text_field = block.inherit_text("text_field", "text")
     found.values["length"] = {"field": found.duration_field, "audio": audio, "unit": "seconds"}
     if block.has("sampling_rate"):
         why = "the rate of audio is read from its header"

@@ -69,7 +69,12 @@ class Block:
         return value  # type: ignore[return-value]
 
     def text(self, name: str) -> str | None:
-        value = self.take(name)
+        return self._as_text(name, self.take(name))
+
+    def inherit_text(self, name: str, default: str) -> str:
+        return self._as_text(name, self.inherit(name)) or default
+
+    def _as_text(self, name: str, value: Any) -> str | None:
         if value is not None and not isinstance(value, str):
             raise self._wrong(name, value, "a text")
         return value
@@ -79,12 +84,16 @@ class Block:
         least, most = self.number(low), self._largest(high)
         least = None if least is None or least <= 0 else least
         most = None if most is None or most == float("inf") else most
+        if most is not None and most <= 0:
+            raise self._wrong(high, most, "above 0")
         return None if least is None and most is None else [least, most]
 
     def _largest(self, name: str) -> float | None:
         value = self.take(name)
         if not isinstance(value, list):
             return self.number(name)
+        if not value:
+            raise self._wrong(name, value, "a number or a list of numbers")
         largest = max(self.as_number(name, each) for each in value)
         why = "the limit is one for all buckets: the largest of the list"
         self.notes.changed(self.at(name), value, f"{largest:g}", why)

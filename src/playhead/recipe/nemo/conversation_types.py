@@ -33,7 +33,8 @@ def conversations(format_name: str, *names: str, **options: str) -> Callable[[En
 def _with_audio(dataset: Dataset, block: Block, needed: bool) -> Dataset:
     """The tag and the seconds of a token, which conversations with audio need."""
     dataset.audio_tag = block.inherit("audio_locator_tag")
-    dataset.token_seconds = block.inherit("token_equivalent_duration")
+    seconds = block.inherit("token_equivalent_duration")
+    dataset.token_seconds = None if seconds is None else block.as_number("token_equivalent_duration", seconds)
     if isinstance(dataset.audio_tag, list):  # `[audio]` without quotes is a list in YAML
         dataset.audio_tag = shown(dataset.audio_tag)
     for key, value in (("audio_locator_tag", dataset.audio_tag), ("token_equivalent_duration", dataset.token_seconds)):

@@ -177,7 +177,7 @@ def _order(block: Block, context: Context) -> dict[str, Any]:
         found["exhaustion"] = "drop"
         why = "a source that ends is left out, and the stream ends with the last one"
         context.notes.changed(block.at("force_finite"), True, "exhaustion: drop", why, at="exhaustion")
-    roots = {root for root in (block.take("indexes_root"), *context.indexes_roots) if root is not None}
+    roots = {root for root in (block.text("indexes_root"), *context.indexes_roots) if root is not None}
     if len(roots) == 1:
         root = roots.pop()
         found["indexes_root"] = context.placed(root)

@@ -71,7 +71,7 @@ def _read_set(name: str, values: Mapping[str, Any], place: str, context: Context
     block.values = {key: value for key, value in block.values.items() if key not in _UNUSED}
     stream = read_stream(block, context, name, in_order=True)
     if block.has("indexes_root"):
-        context.indexes_roots.append(block.take("indexes_root"))
+        context.indexes_roots.append(str(block.text("indexes_root")))
     if any(dataset.weight is not None for dataset in stream.datasets):
         context.notes.ignored(f"{place}.input_cfg", "weights", "every row of an evaluation set is read once")
     block.finish()

@@ -9,8 +9,8 @@ from playhead.recipe.nemo.block import Block
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.stream import Stream, read_stream
 
-# What the outer configuration says for all its sub-configs, in place of what they say.
-_SHARED = ("shuffle", "force_finite", "indexes_root")
+# What the outer configuration decides for all its sub-configs, whatever they say.
+_SHARED = ("seed", "shard_seed", "num_workers", "force_finite", "indexes_root")
 _MAPPINGS = ("sampler_weights", "noise_path", "random_padding")
 
 
@@ -21,17 +21,14 @@ def read_streams(block: Block, context: Context) -> list[Stream]:
         raise RecipeError(
             f"{block.at('multi_config')}: there are no sub-configs", expected="mappings, such as `audio: {...}`"
         )
-    shared = {key: block.take(key) for key in _SHARED if block.has(key)}
-    if "indexes_root" in shared:
-        context.indexes_roots.append(shared.pop("indexes_root"))
+    shuffled = {"shuffle": block.take("shuffle")} if block.has("shuffle") else {}
     streams = []
     for name in names:
         own = block.take(name)
-        shuffled = {"shuffle": shared["shuffle"]} if "shuffle" in shared else {}
         inner = Block({**own, **shuffled}, block.at(name), context.notes)
         context.name_for(name, [], name)
         streams.append(read_stream(inner, context, name))
-        for key in ("seed", "shard_seed", "num_workers", "force_finite", "indexes_root"):
+        for key in _SHARED:
             if inner.has(key):
                 context.notes.ignored(
                     inner.at(key), inner.take(key), "the outer configuration decides it for all sub-configs"

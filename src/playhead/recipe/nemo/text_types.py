@@ -11,7 +11,7 @@ def read_text(reader: EntryReader) -> Entry:
 
 
 def read_text_jsonl(reader: EntryReader) -> Entry:
-    field = reader.block.inherit("text_field", "text")
+    field = reader.block.inherit_text("text_field", "text")
     options = {} if field == "text" else {"field": field}
     return with_languages(
         reader, reader.dataset("text", "text_jsonl", reader.path("paths"), options=options), "language"

@@ -99,7 +99,7 @@ def _read_entry(block: Block, context: Context, temperatures: list[float]) -> En
     kind = block.text("type")
     outer = _passed_down(block, block.outer)
     if block.has("indexes_root"):
-        context.indexes_roots.append(block.take("indexes_root"))
+        context.indexes_roots.append(str(block.text("indexes_root")))
     nested = block.has("input_cfg") and (kind == "group" or kind in CONVERSIONS)
     entry = _read_group(block, context, outer, temperatures) if nested else read_dataset(block, context)
     if nested and kind in CONVERSIONS:
