@@ -29,7 +29,7 @@ from playhead import Recipe
 
 _FENCE = re.compile(r"^```(?P<kind>\S*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT = re.compile(r"<!-- exit: (\d+) -->\s*\Z")
-_SETUP = re.compile(r"\A<!-- setup: (\w+) -->")
+_SETUP = re.compile(r"\A(?:---\n.*?\n---\n)?<!-- setup: (\w+) -->", re.DOTALL)
 _FILE = re.compile(r"# file: (\S+)\n")
 _PLAIN = re.compile(r"playhead [^|&;<>()$`\\*?~#{}\[\]\n]*\n")  # nothing in it is for a shell, but quotes
 _WIDE = {"COLUMNS": "120"}  # so that a table looks alike on every machine

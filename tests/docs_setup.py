@@ -9,6 +9,7 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 
 def make_data() -> None:
@@ -112,6 +113,55 @@ def make_recordings() -> None:
     ]
     segments = [{"start": start, "end": end, "text": text} for start, end, text in speech]
     write_manifest(Path("talks.jsonl"), [{"audio_filepath": "talk.wav", "duration": 60.0, "segments": segments}])
+
+
+def make_nemo() -> None:
+    """Two tarred datasets and a dev set of NeMo, with quiet noise for speech; a tokenizer."""
+    import numpy as np
+
+    for name, count in (("english", 24), ("polish", 16)):
+        Path(name).mkdir()
+        for shard in range(2):
+            rows = []
+            with tarfile.open(f"{name}/audio_{shard}.tar", "w") as tar:
+                for i in range(count):
+                    frames = 8000 + 1600 * (i * 7 % 11)
+                    rows.append(
+                        {"audio_filepath": f"{i}.wav", "duration": frames / 8000, "text": "a note " * (i % 3 + 1)}
+                    )
+                    data = _wav(np.random.default_rng(i).integers(-900, 900, frames, dtype=np.int16))
+                    member = tarfile.TarInfo(f"{i}.wav")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+            _write(Path(name) / f"manifest_{shard}.json", rows)
+    Path("dev").mkdir()
+    Path("dev/dev.wav").write_bytes(_wav(np.zeros(8000, np.int16)))
+    _write(Path("dev/dev.json"), [{"audio_filepath": "dev.wav", "duration": 1.0, "text": "a note"}])
+    _write_tokenizer()
+
+
+def make_nemo_job() -> None:
+    """The same, and the configuration of a job."""
+    make_nemo()
+    entry = {"type": "nemo_tarred", "weight": 1}
+    sets = [
+        {
+            **entry,
+            "manifest_filepath": f"{name}/manifest_{{0..1}}.json",
+            "tarred_audio_filepaths": f"{name}/audio_{{0..1}}.tar",
+        }
+        for name in ("english", "polish")
+    ]
+    dataset = {"input_cfg": sets, "batch_duration": 12, "max_duration": 4, "shuffle": True, "sample_rate": 8000}
+    Path("config.yaml").write_text(json.dumps({"train_ds": dataset}))
+
+
+def _wav(samples: Any) -> bytes:
+    import soundfile
+
+    file = io.BytesIO()
+    soundfile.write(file, samples, 8000, format="WAV", subtype="PCM_16")
+    return file.getvalue()
 
 
 def make_meetings() -> None:

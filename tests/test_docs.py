@@ -1,4 +1,4 @@
-"""Every code block in README.md and docs/ runs."""
+"""Every code block in README.md, docs/ and the skills runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from docs_runner import DocsError, run_page
 from playhead.recipe.field_docs import FIELD_DOCS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "skills").glob("*/*.md"))]
 HEAVY = {"trainers.md": pytest.mark.trainers, "verify.md": pytest.mark.full}
 
 

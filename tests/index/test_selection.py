@@ -31,6 +31,8 @@ keeps = st.fixed_dictionaries(
         "n": st.sampled_from([[10, 200], [None, 100], [50, None]]),
         "d": st.sampled_from([[0.1, 40], [None, 0.1]]),
         "n/d": st.sampled_from([[5, 1000], [None, 100]]),
+        "@length": st.sampled_from([[10, 200], [None, 100], [50.5, None]]),
+        "@length/d": st.sampled_from([[5, 1000]]),
         "lang": st.sampled_from([["en"], ["pl", "de"], "e*", "re:[pd]"]),
     },
 )
@@ -42,7 +44,7 @@ def accepts(key: str, rule: Any, row: dict[str, Any]) -> bool:
         value = row.get("lang")
         texts = {"e*": {"en"}, "re:[pd]": {"pl", "de"}}.get(rule) if isinstance(rule, str) else set(rule)
         return value in texts
-    names = key.split("/")
+    names = key.replace("@length", "n").split("/")
     numbers = [row.get(name) for name in names]
     if None in numbers or (len(numbers) == 2 and numbers == [0, 0]):
         return False
@@ -98,6 +100,37 @@ def test_a_limit_that_no_binary_number_equals_still_belongs_to_the_range(tmp_pat
     recipe = recipe_over(tmp_path, keep={"d": [0.7, 1.1]})
     prepare(recipe)
     assert all_lengths(table_of(recipe)) == [0, 1, 2]
+
+
+def test_planned_lengths_are_kept_in_the_units_of_the_recipe(tmp_path: Path) -> None:
+    rows = [(0.3, 3), (0.299, 3), (40.0, 400), (40.001, 400), (10.0, 126), (10.0, 125)]
+    write_jsonl(tmp_path / "a.jsonl", [{"d": seconds, "t": tokens} for seconds, tokens in rows])
+    recipe = recipe_over(
+        tmp_path,
+        length=Length(field="d", unit="seconds"),
+        output_length=Length(field="t"),
+        keep={"@length": [0.3, 40], "@output_length": [None, 400], "@output_length/@length": [0, 12.5]},
+    )
+    report = prepare(recipe).sources[0]
+    assert all_lengths(table_of(recipe)) == [300, 40_000, 10_000]
+    assert [(loss.rule, loss.num_rows) for loss in report.losses] == [
+        ("keep @length: 0.3..40", 2),
+        ("keep @output_length: ..400", 0),
+        ("keep @output_length/@length: 0..12.5", 1),
+    ]
+
+
+def test_a_length_that_no_32_bit_fraction_equals_is_compared_exactly(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": 2**24}, {"n": 2**24 + 1}])
+    recipe = recipe_over(tmp_path, keep={"@length": [None, 2**24]})
+    prepare(recipe)
+    assert all_lengths(table_of(recipe)) == [2**24]
+
+
+def test_another_limit_on_a_length_needs_no_new_scan(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"n": i} for i in range(9)])
+    assert prepare(recipe_over(tmp_path, keep={"@length": [None, 5]})).sources[0].scanned_shards == 1
+    assert prepare(recipe_over(tmp_path, keep={"@length": [None, 6]})).sources[0].scanned_shards == 0
 
 
 def test_no_bitmap_is_kept_where_every_row_is(tmp_path: Path) -> None:

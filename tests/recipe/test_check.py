@@ -144,6 +144,12 @@ BAD = {
     "a bad expression": (recipe(source(keep={"d": "re:("})), "sources[0].keep.d: is not a regular expression"),
     "a ratio of words": (recipe(source(keep={"a/b": ["x"]})), "sources[0].keep.a/b: a ratio of columns"),
     "a ratio by pattern": (recipe(source(keep={"a/b": "x*"})), "sources[0].keep.a/b: a ratio of columns"),
+    "an unknown planned length": (recipe(source(keep={"@lenght": [1, 2]})), "sources[0].keep.@lenght: is not a planned"),
+    "a planned length by words": (recipe(source(keep={"@length": ["x"]})), "sources[0].keep.@length: a length can only"),
+    "no output length to keep by": (
+        recipe(source(keep={"@output_length/@length": [1, 2]})),
+        'sources[0].keep.@output_length/@length: source "a" has no `output_length`',
+    ),
     "half a ratio": (recipe(source(keep={"a/": [1, 2]})), "sources[0].keep.a/: is not a column"),
     "a ratio of three": (recipe(source(keep={"a/b/c": [1, 2]})), "sources[0].keep.a/b/c: is not a column"),
     "a range of files backwards": (recipe(source(drop_rows=["x", "{2..1}"])), "sources[0].drop_rows[1]: a range of paths"),

@@ -20,6 +20,7 @@ RULES: dict[str, dict[str, Any]] = {
     "a range": {"keep": {"score": [0.1, 0.5]}},
     "an open range": {"keep": {"score": [None, 0.5]}},
     "a ratio": {"keep": {"n/score": [20, 70]}},
+    "a planned length": {"keep": {"@length": [10, 30], "@length/score": [20, None]}},
     "words": {"keep": {"lang": ["en", "pl"]}},
     "a pattern": {"keep": {"id": "re:-[0-4]$"}},
     "ids": {"drop_ids": ["drop.txt"], "ids": "id"},

@@ -10,7 +10,20 @@ from typing import Annotated
 
 import typer
 
-from playhead.cli import check, curate, demo, fetch, megatron, plan, prepare, run, schema, simulate, verify
+from playhead.cli import (
+    check,
+    curate,
+    demo,
+    fetch,
+    import_nemo,
+    megatron,
+    plan,
+    prepare,
+    run,
+    schema,
+    simulate,
+    verify,
+)
 from playhead.cli.report import print_error
 from playhead.errors import PlayheadError
 
@@ -33,6 +46,7 @@ app.command("run")(run.run)
 app.command("verify")(verify.verify)
 app.command("simulate")(simulate.simulate)
 app.command("schema")(schema.schema)
+app.command("import-nemo")(import_nemo.import_nemo)
 app.add_typer(curate.app)
 app.add_typer(megatron.app)
 

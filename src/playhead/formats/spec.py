@@ -19,7 +19,7 @@ from playhead.fingerprint import digest
 from playhead.formats.chat import ChatSpec
 from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.augments import Augment
-from playhead.recipe.values import ImageOptions, KeepRule, Length, Source
+from playhead.recipe.values import PLANNED_COLUMNS, ImageOptions, KeepRule, Length, Source
 
 
 class Match(Struct, frozen=True):
@@ -105,7 +105,7 @@ def spec_of(source: Source, path: str, default_id: str | None, measured: str | N
     columns = set(source.columns)
     for rule in rules:
         if isinstance(rule.test, Range):
-            columns.update(rule.test.columns)
+            columns.update(name for name in rule.test.columns if name not in PLANNED_COLUMNS)
     ids = source.ids or (default_id if source.drop_ids else None)
     if source.drop_ids and ids is None:
         raise RecipeError(

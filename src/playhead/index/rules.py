@@ -15,11 +15,13 @@ from playhead.index.layout import VERSION, Layout
 from playhead.index.opened import Index
 from playhead.recipe.tree import Leaf
 from playhead.recipe.units import readable
+from playhead.recipe.values import PLANNED_COLUMNS
 from playhead.seeds import hash_text
 from playhead.store import Files, all_files, open_file
 from playhead.types import Array, BoolArray, IntArray
 
 Keeps = Callable[[int, int], BoolArray]
+Numbers = Callable[[int, int], Array]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def tests_of(layout: Layout, index: Index) -> tuple[list[Test], int]:
     tests = []
     for rule in layout.rules:
         if isinstance(rule.test, Range):
-            keeps = _in_range(rule.test, [index.column(name) for name in rule.test.columns])
+            keeps = _in_range(rule.test, [_numbers(layout.leaf, index, name) for name in rule.test.columns])
         else:
             keeps = _matching(index.column(rule.test.column))
         tests.append(Test(f"keep {rule.key}: {rule.text}", keeps))
@@ -86,21 +88,32 @@ def _dropped_beyond(leaf: Leaf) -> tuple[tuple[int, int], ...] | None:
     return leaf.frontier if leaf.batching.overlong == "drop" else None
 
 
-def _in_range(rule: Range, columns: list[Array]) -> Keeps:
-    """Columns are float32, so the limits are compared as float32: 0.1 is within [0, 0.1]."""
+def _numbers(leaf: Leaf, index: Index, name: str) -> Numbers:
+    """The numbers of a column for some rows; those of planned lengths are in the units of the recipe."""
+    if name not in PLANNED_COLUMNS:
+        column = index.column(name)
+        return lambda low, high: np.asarray(column[low:high])
+    lengths, unit = (index.lengths, leaf.unit) if name == "@length" else (index.outputs, leaf.output_unit)
+    assert lengths is not None
+    scale = 1000.0 if unit == "seconds" else 1.0
+    return lambda low, high: np.asarray(lengths[low:high]) / scale
+
+
+def _in_range(rule: Range, columns: list[Numbers]) -> Keeps:
+    """Limits are compared in the precision of the values, which is float32 for columns: 0.1 is within [0, 0.1]."""
 
     def keeps(low: int, high: int) -> BoolArray:
-        values = np.asarray(columns[0][low:high])
+        values = columns[0](low, high)
         if len(columns) == 2:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                ratio = values.astype(np.float64) / np.asarray(columns[1][low:high]).astype(np.float64)
+                ratio = values.astype(np.float64) / columns[1](low, high).astype(np.float64)
                 values = ratio.astype(np.float32)
         # NaN, a missing value, is within no limits; a rule has one at least.
         kept = np.ones(values.size, dtype=np.bool_)
         if rule.low is not None:
-            kept &= values >= np.float32(rule.low)
+            kept &= values >= values.dtype.type(rule.low)
         if rule.high is not None:
-            kept &= values <= np.float32(rule.high)
+            kept &= values <= values.dtype.type(rule.high)
         return kept
 
     return keeps

@@ -11,7 +11,8 @@ from playhead.errors import RecipeError
 from playhead.recipe.by_format import path_options
 from playhead.recipe.imports import check_function_name
 from playhead.recipe.tree import Leaf
-from playhead.recipe.values import KeepRule, Length, Tokenize
+from playhead.recipe.values import PLANNED_COLUMNS, KeepRule, Length, Source, Tokenize
+from playhead.recipe.words import nearest
 from playhead.store import is_url
 
 _DEFAULT_SHUFFLE_GROUP = 8
@@ -58,6 +59,7 @@ def check_source(leaf: Leaf) -> None:
         check_function_name(source.map, f"{leaf.path}.map")
     for key, rule in source.keep.items():
         _check_rule(key, rule, f"{leaf.path}.keep.{key}")
+        _check_planned_columns(key, rule, leaf.source, f"{leaf.path}.keep.{key}")
 
 
 def _check_readable(paths: Iterable[str], where: str) -> None:
@@ -258,6 +260,23 @@ def _check_rule(key: str, rule: KeepRule, where: str) -> None:
         )
     if len(parts) == 2 and not numbers:
         raise RecipeError(f"{where}: a ratio of columns can only be kept by a range", expected="[low, high]")
+
+
+def _check_planned_columns(key: str, rule: KeepRule, source: Source, where: str) -> None:
+    """A rule on a planned length needs that length, and is a range."""
+    for name in (part.strip() for part in key.split("/") if part.strip().startswith("@")):
+        near = nearest(name, PLANNED_COLUMNS)
+        if not near:
+            continue  # a field of the rows may begin with @, too
+        if name not in PLANNED_COLUMNS:
+            raise RecipeError(f"{where}: is not a planned length", found=name, fix=f"did you mean `{near[0]}`?")
+        if isinstance(rule, str) or any(isinstance(item, str) for item in rule):
+            raise RecipeError(f"{where}: a length can only be kept by a range", expected="[low, high]")
+        if getattr(source, PLANNED_COLUMNS[name]) is None:
+            raise RecipeError(
+                f'{where}: source "{source.name}" has no `{PLANNED_COLUMNS[name]}`',
+                fix=f"add `{PLANNED_COLUMNS[name]}:` to the source, or remove the rule",
+            )
 
 
 def _check_range(low: object, high: object, where: str) -> None:

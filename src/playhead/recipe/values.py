@@ -43,6 +43,8 @@ Positive = Annotated[float, Meta(gt=0)]
 
 # A rule of `keep`: a range of numbers [low, high] (null: open), a list of strings (any of them),
 # or a pattern: shell style ("*.wav"), or a regular expression after "re:". A key "a/b" is a ratio of columns.
+# The columns @length and @output_length are the planned lengths, in the units in which they are written in a recipe.
+PLANNED_COLUMNS = {"@length": "length", "@output_length": "output_length"}
 KeepRule = str | list[str | float | None]
 
 

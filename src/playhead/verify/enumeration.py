@@ -26,7 +26,7 @@ from playhead.index.table import Table
 from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf
 from playhead.recipe.units import UNKNOWN_LENGTH
-from playhead.recipe.values import Recipe
+from playhead.recipe.values import Recipe, Unit
 from playhead.seeds import hash_text
 from playhead.store import Files
 from playhead.types import Array, BoolArray
@@ -178,16 +178,20 @@ class _Scanner:
         """Which rows the recipe's rules keep, rule by rule."""
         leaf = self._leaf
         kept = np.ones(num_rows, np.bool_)
+        lengths, outputs = self._lengths(arrays, first, num_rows)
+        planned = {"@length": _as_written(lengths, leaf.unit), "@output_length": _as_written(outputs, leaf.output_unit)}
         for rule in self._layout.rules:
             if isinstance(rule.test, Range):
-                kept &= _in_range(rule.test, [arrays[column(name)] for name in rule.test.columns])
+                kept &= _in_range(
+                    rule.test,
+                    [planned[name] if name in planned else arrays[column(name)] for name in rule.test.columns],
+                )
             else:
                 kept &= arrays[column(rule.test.column)] != 0
         if self._dropped_ids:
             kept &= ~np.isin(arrays[IDS], np.array(sorted(self._dropped_ids), np.uint64))
         if self._dropped_rows:
             kept &= ~np.isin(np.arange(first, first + num_rows), sorted(self._dropped_rows))
-        lengths, outputs = self._lengths(arrays, first, num_rows)
         if leaf.dropped_above is not None and lengths is not None:
             kept &= lengths <= leaf.dropped_above
         if leaf.output_dropped_above is not None and outputs is not None:
@@ -205,14 +209,21 @@ class _Scanner:
         return lengths, arrays.get(OUTPUTS)
 
 
+def _as_written(lengths: Array | None, unit: Unit) -> Array:
+    """Planned lengths in the unit of the recipe; there are none where no rule asks for them."""
+    if lengths is None:
+        return np.empty(0)
+    return lengths / (1000.0 if unit == "seconds" else 1.0)
+
+
 def _in_range(rule: Range, columns: list[Array]) -> BoolArray:
     """As `keep` says: within both ends, in the precision that columns are kept in; a missing number is in no range."""
     values: Any = columns[0]
     if len(columns) == 2:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             values = (columns[0].astype(np.float64) / columns[1].astype(np.float64)).astype(np.float32)
-    low = -np.inf if rule.low is None else np.float32(rule.low)
-    high = np.inf if rule.high is None else np.float32(rule.high)
+    low = -np.inf if rule.low is None else values.dtype.type(rule.low)
+    high = np.inf if rule.high is None else values.dtype.type(rule.high)
     found: BoolArray = (values >= low) & (values <= high)
     return found
 

@@ -1,0 +1,174 @@
+"""An `input_cfg` walked into datasets and groups: weights, temperatures, tags and what is passed down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from playhead.errors import RecipeError
+from playhead.recipe.nemo.block import Block
+from playhead.recipe.nemo.context import Context
+from playhead.recipe.nemo.datasets import CONVERSIONS, read_dataset
+from playhead.recipe.nemo.entries import Dataset, Entry, Group, datasets_of
+from playhead.recipe.nemo.known_keys import IGNORED
+from playhead.recipe.nemo.notes import shown
+from playhead.recipe.nemo.weights import checked_weights, level_temperatures, reweighted
+
+# The keys that NeMo passes down from a dataset to the entries of its `input_cfg`, and from groups to theirs.
+PASSED_DOWN = (
+    "shuffle",
+    "text_field",
+    "audio_locator_tag",
+    "token_equivalent_duration",
+    "skip_missing_manifest_entries",
+    "max_open_streams",
+)
+_PATHS = ("input_cfg", "manifest_filepath", "tarred_audio_filepaths", "shar_path")  # noted with their source
+_TURNS = ("context", "system_prompt")  # tags that become turns where a conversation is made
+
+
+def read_entries(block: Block, context: Context) -> list[Entry]:
+    """The entries of a dataset: those of its `input_cfg`, or those that its own paths name."""
+    outer = _passed_down(block, {})
+    if not block.has("input_cfg"):
+        found = read_dataset(Block(_own_paths(block), block.place, context.notes, outer), context, "train")
+        return found.members if isinstance(found, Group) else [found]
+    given = block.take("input_cfg")
+    temperature = block.take("reweight_temperature")
+    if temperature is None:
+        return _read_list(given, block.at("input_cfg"), context, outer, [])
+    context.notes.mapped(block.at("reweight_temperature"), temperature, "weight", "weights are written reweighted")
+    depth = _depth(given, context, block.at("input_cfg"))
+    levels = level_temperatures(temperature, depth, block.at("reweight_temperature"))
+    return _read_list(given, block.at("input_cfg"), context, outer, levels)
+
+
+def _own_paths(block: Block) -> dict[str, Any]:
+    keys = ("manifest_filepath", "tarred_audio_filepaths", "tarred_audio_filepath", "cuts_path", "shar_path")
+    values = {key: block.take(key) for key in keys if block.has(key)}
+    if not values:
+        raise RecipeError(
+            f"{block.place or 'the configuration'}: names no data",
+            found=shown(block.values),
+            expected="`input_cfg`, `manifest_filepath`, `cuts_path` or `shar_path`",
+        )
+    return {"type": "lhotse" if {"cuts_path", "shar_path"} & set(values) else "nemo", **values}
+
+
+def _read_list(
+    given: Any, place: str, context: Context, outer: Mapping[str, Any], temperatures: list[float]
+) -> list[Entry]:
+    if isinstance(given, str):
+        with context.included(given, place) as (document, file):
+            return _read_list(document.get(), file, context, outer, temperatures)
+    if isinstance(given, Mapping) and list(given) == ["input_cfg"]:
+        return _read_list(given["input_cfg"], f"{place}.input_cfg", context, outer, temperatures)
+    if not isinstance(given, list) or not given:
+        raise RecipeError(
+            f"{place}: is not a list of datasets", found=shown(given), expected="a list, or the path of a YAML file"
+        )
+    temperature, below = (temperatures[0], temperatures[1:]) if temperatures else (1.0, [])
+    blocks = [Block(item, f"{place}[{i}]", context.notes, outer) for i, item in enumerate(given)]
+    weights = checked_weights([block.take("weight") for block in blocks], [block.place for block in blocks])
+    entries = [_read_entry(block, context, below) for block in blocks]
+    if len(entries) == 1:
+        return entries
+    if weights is None:
+        context.notes.changed(
+            place,
+            "no weights",
+            "weight: 1 on each",
+            "NeMo draws from unweighted entries equally; recipes by their sizes",
+            at=entries[0].name,
+        )
+        weights = [1] * len(entries)
+    elif temperature == 1:
+        context.notes.mapped(
+            place, f"weights {shown(weights)}", "weight", "shares of this list, on every level as in NeMo"
+        )
+    for block, entry, was, now in zip(blocks, entries, weights, reweighted(weights, temperature), strict=True):
+        entry.weight = now
+        if now != was:
+            context.notes.mapped(
+                block.at("weight"), was, f"weight: {now:g}", f"temperature {temperature:g} applied", at=entry.name
+            )
+    return entries
+
+
+def _read_entry(block: Block, context: Context, temperatures: list[float]) -> Entry:
+    kind = block.text("type")
+    outer = _passed_down(block, block.outer)
+    if block.has("indexes_root"):
+        context.indexes_roots.append(str(block.text("indexes_root")))
+    nested = block.has("input_cfg") and (kind == "group" or kind in CONVERSIONS)
+    entry = _read_group(block, context, outer, temperatures) if nested else read_dataset(block, context)
+    if nested and kind in CONVERSIONS:
+        for dataset in datasets_of([entry]):
+            CONVERSIONS[kind](dataset, block)
+    _attach_tags(entry, block, made_here=kind != "group")
+    block.finish(told=_PATHS)
+    return entry
+
+
+def _read_group(block: Block, context: Context, outer: Mapping[str, Any], temperatures: list[float]) -> Entry:
+    given = block.take("input_cfg")
+    own = block.take("reweight_temperature")
+    if own is not None:
+        depth = _depth(given, context, block.at("input_cfg"))
+        temperatures = level_temperatures(own, depth, block.at("reweight_temperature"))
+    members = _read_list(given, block.at("input_cfg"), context, outer, temperatures)
+    named = next((block.take(key) for key in ("name", "corpus") if block.has(key)), None)
+    if len(members) == 1 and block.values.get("type") != "group":
+        return members[0]
+    file = given.rpartition("/")[2].partition(".")[0] if isinstance(given, str) else None
+    return Group(context.name_for(named, [], file or "group"), members, block.place)
+
+
+def _passed_down(block: Block, outer: Mapping[str, Any]) -> dict[str, Any]:
+    own = {key: block.take(key) for key in PASSED_DOWN if block.has(key)}
+    if "max_open_streams" in own:
+        block.notes.ignored(block.at("max_open_streams"), own["max_open_streams"], IGNORED["max_open_streams"])
+    return {**outer, **own}
+
+
+def _attach_tags(entry: Entry, block: Block, made_here: bool) -> None:
+    """Outer tags replace inner ones. Those of a group come after conversations are made, so they make no turns."""
+    tags = block.take("tags", {})
+    if not isinstance(tags, Mapping):
+        raise RecipeError(f"{block.at('tags')}: is not a mapping", found=shown(tags))
+    if tags:
+        block.notes.mapped(block.at("tags"), tags, f'tags of "{entry.name}"')
+    for key, value in tags.items():
+        place = f"{block.at('tags')}.{key}"
+        if value is None:
+            block.notes.ignored(place, value, "a tag without a value")
+        elif not isinstance(value, (str, int, float)):
+            block.notes.refused(place, value, "a tag is a text, a number, true or false")
+        else:
+            for dataset in datasets_of([entry]):
+                _attach(dataset, key, value, place, block, made_here)
+
+
+def _attach(dataset: Dataset, key: str, value: Any, place: str, block: Block, made_here: bool) -> None:
+    if dataset.modality == "conversation" and key in _TURNS and not made_here:
+        block.notes.ignored(
+            place, value, f'NeMo makes no turn of it in "{dataset.name}": only the entry\'s own tags count'
+        )
+        return
+    if key in dataset.tags and dataset.tags[key] != value:
+        why = f"outer tags replace inner ones, which said {shown(dataset.tags[key])}"
+        block.notes.mapped(place, value, f'tags.{key} of "{dataset.name}"', why)
+    dataset.tags[key] = value
+
+
+def _depth(given: Any, context: Context, place: str) -> int:
+    """How many levels of `input_cfg` there are, through included files."""
+    if isinstance(given, str):
+        with context.included(given, place) as (document, file):
+            return _depth(document.get(), context, file)
+    if isinstance(given, Mapping) and list(given) == ["input_cfg"]:
+        return _depth(given["input_cfg"], context, place)
+    if not isinstance(given, list):
+        return 1  # refused with the other lists
+    inner = [item["input_cfg"] for item in given if isinstance(item, Mapping) and "input_cfg" in item]
+    return 1 + max((_depth(each, context, place) for each in inner), default=0)
