@@ -9,6 +9,7 @@ from playhead.errors import RecipeError
 from playhead.recipe.nemo.block import Block
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.entries import as_values, datasets_of
+from playhead.recipe.nemo.known_keys import DATA_KEYS
 from playhead.recipe.nemo.notes import shown
 from playhead.recipe.nemo.tree import read_entries
 
@@ -67,7 +68,7 @@ def _noise(block: Block, context: Context) -> dict[str, Any]:
         raise RecipeError(f"{place}: is neither a path nor a dataset", found=shown(given))
     inner = Block(given, place, context.notes)
     found = list(datasets_of(read_entries(inner, context)))
-    inner.finish()
+    inner.finish(told=DATA_KEYS)
     if len(found) > 1:
         raise RecipeError(
             f"{place}: names several sources of noise",

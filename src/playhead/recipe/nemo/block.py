@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from numbers import Real
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.known_keys import DESTINATIONS, IGNORED, REFUSED
+from playhead.recipe.nemo.known_keys import DATA_KEYS, DESTINATIONS, IGNORED, REFUSED
 from playhead.recipe.nemo.notes import Notes, shown
 
 MISSING = "???"  # OmegaConf: the value has to be given when the job starts
-_TARGET = "_target_"
+TARGET = "_target_"
+CODE = "a class named by `_target_` is code, which is not imported"
 
 
 class Block:
@@ -106,17 +107,30 @@ class Block:
             if name in self._taken or value is None:
                 if name in DESTINATIONS and value is not None and name not in told and not self.notes.names(place):
                     self.notes.mapped(place, value, DESTINATIONS[name])
-            elif name == _TARGET:
-                self.notes.refused(place, value, "a class named by `_target_` is code, which is not imported")
+            elif (target := next(_targets({name: value}, self.place), None)) is not None:
+                self.notes.refused(*target, CODE)
             elif name in REFUSED and value not in REFUSED[name].unless:
                 self.notes.refused(place, value, REFUSED[name].why)
             elif name in REFUSED:
                 self.notes.ignored(place, value, "it is NeMo's default, and has no effect")
             elif name in IGNORED:
                 self.notes.ignored(place, value, IGNORED[name])
+            elif name in DATA_KEYS:
+                self._note_unread_data(place, value)
             else:
                 self.notes.ignored(place, value, "NeMo's loader does not read this key")
-                self.notes.check(f"`{place}` is no key of NeMo's loader, and was left out: nothing may depend on it")
+                self.notes.check(
+                    f"`{place}` is not a key of NeMo's loader, and was left out: check that nothing depends on it"
+                )
+
+    def _note_unread_data(self, place: str, value: Any) -> None:
+        if "input_cfg" in self._taken and self.has("input_cfg"):
+            why = "NeMo reads `input_cfg` alone where it is given"
+        else:
+            why = f"NeMo does not read it for `type: {self.values.get('type')}`"
+        self.notes.ignored(place, value, why)
+        if value != MISSING:
+            self.notes.check(f"`{place}` names data that was left out: {why}")
 
     def _wrong(self, name: str, value: Any, expected: str) -> RecipeError:
         from_environment = isinstance(value, str) and "${" in value
@@ -125,3 +139,16 @@ class Block:
             found=shown(value),
             fix=f"write the value itself, or give it: --set {self.at(name)}=..." if from_environment else None,
         )
+
+
+def _targets(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """The places and the values of all `_target_` keys inside a value."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            inner = f"{place}.{key}" if place else str(key)
+            if key == TARGET:
+                yield inner, item
+            yield from _targets(item, inner)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _targets(item, f"{place}[{i}]")

@@ -54,6 +54,10 @@ def read_dataset(block: Block, context: Context, fallback: str = "data") -> Entr
     kind = block.text("type")
     if kind is None:
         raise RecipeError(f"{block.place}: `type` is missing", expected=f"one of: {', '.join(sorted(_READERS))}, group")
+    if kind == "group":
+        raise RecipeError(
+            f"{block.at('input_cfg')}: is missing", found="a group without entries", expected="a list, or a YAML file"
+        )
     if kind not in _READERS:
         near = nearest(kind, [*_READERS, "group"])
         known = kind.startswith(_UNSUPPORTED)

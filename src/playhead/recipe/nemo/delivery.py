@@ -39,7 +39,7 @@ def _template(streams: list[Stream], sets: list[Stream], context: Context) -> di
         return {}
     if "audio" in found:
         context.notes.check(
-            f"`{found['audio']['tag']}` must be one token of the tokenizer: `playhead prepare` refuses it else"
+            f"`{found['audio']['tag']}` must be one token of the tokenizer: otherwise `playhead prepare` refuses it"
         )
     return {"template": found}
 

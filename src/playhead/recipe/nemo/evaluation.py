@@ -10,6 +10,7 @@ from playhead.errors import RecipeError
 from playhead.recipe.nemo.block import MISSING, Block
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.entries import as_values
+from playhead.recipe.nemo.known_keys import DATA_KEYS
 from playhead.recipe.nemo.notes import shown
 from playhead.recipe.nemo.stream import Stream, read_stream
 
@@ -51,10 +52,11 @@ def read_evaluation(name: str, values: Any, place: str, context: Context) -> dic
     if isinstance(manifests, list) and all(isinstance(each, str) for each in manifests):
         found = {}
         for i, manifest in enumerate(manifests):
-            inner = f"{place}.manifest_filepath[{i}]"
             stem = manifest.rpartition("/")[2].partition(".")[0]
             own = stem if stem not in found else f"{stem}-{i + 1}"
-            found |= _read_set(own, {**shared, "manifest_filepath": manifest}, inner, context)
+            found |= _read_set(own, {**shared, "manifest_filepath": manifest}, place, context)
+        # The sets share all other settings, which are noted once.
+        context.notes.found[:] = dict.fromkeys(context.notes.found)
         return found
     return _read_set(name, shared, place, context)
 
@@ -74,5 +76,5 @@ def _read_set(name: str, values: Mapping[str, Any], place: str, context: Context
         context.indexes_roots.append(str(block.text("indexes_root")))
     if any(dataset.weight is not None for dataset in stream.datasets):
         context.notes.ignored(f"{place}.input_cfg", "weights", "every row of an evaluation set is read once")
-    block.finish()
+    block.finish(told=DATA_KEYS)
     return {name: EvaluationSet(stream)}

@@ -18,6 +18,8 @@ def write_imported(imported: Imported, recipe: Path, *, force: bool = False) -> 
         raise RecipeError(
             f"--out {recipe}: a recipe is a YAML file", fix=f"for example --out {recipe.with_suffix('.yaml')}"
         )
+    if recipe.resolve() == Path(imported.config).resolve():
+        raise RecipeError(f"--out {recipe}: is the configuration itself", fix="write the recipe to another file")
     for file in (recipe, report):
         if file.exists() and not force:
             raise RecipeError(f"{file}: exists already", fix="write elsewhere with --out, or replace it with --force")
@@ -26,8 +28,8 @@ def write_imported(imported: Imported, recipe: Path, *, force: bool = False) -> 
         f"What became of every setting is in {report.name}.",
     ]
     texts = {
-        recipe: recipe_text(imported.values, imported.notes.found, header),
         report: report_markdown(imported, recipe.name),
+        recipe: recipe_text(imported.values, imported.notes.found, header),
     }
     for file, text in texts.items():
         with replacing(file) as opened:

@@ -11,7 +11,7 @@ from playhead.recipe.nemo.notes import Kind, Note
 _TITLES: dict[Kind, str] = {"changed": "Changed", "ignored": "Ignored", "mapped": "Mapped"}
 _MEANINGS: dict[Kind, str] = {
     "changed": "These settings mean something else now. Read each of them.",
-    "ignored": "These settings have no counterpart, and do not change which samples are drawn, or cannot any more.",
+    "ignored": "These settings have no counterpart in a recipe; the last column says why.",
     "mapped": "These settings mean the same in the recipe.",
 }
 

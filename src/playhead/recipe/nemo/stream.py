@@ -47,7 +47,8 @@ def read_stream(block: Block, context: Context, name: str | None = None, *, in_o
     if not in_order:
         _note_shuffle(block, context)
     _note_text_field(block)
-    entries = read_entries(block, context)
+    _refuse_older_loader(block)
+    entries = read_entries(block, context, name or "train")
     sampling = read_sampling(block)
     augments, noises = read_augments(block, context)
     for dataset in datasets_of(entries):
@@ -70,6 +71,16 @@ def _note_shuffle(block: Block, context: Context) -> None:
         context.notes.check(
             "The data is not shuffled, as the configuration says: `shuffle: true` is usual for training"
         )
+
+
+def _refuse_older_loader(block: Block) -> None:
+    """Lhotse's loader does not read these keys; the older one, for manifests alone, changes audio by them."""
+    if block.values.get("use_lhotse") or any(block.has(key) for key in ("input_cfg", "cuts_path", "shar_path")):
+        return
+    for key in ("augmentor", "trim_silence"):
+        if block.take(key):
+            why = "without `use_lhotse` NeMo changes audio by it: use `augment` in the recipe, or write the audio so"
+            block.notes.refused(block.at(key), block.values[key], why)
 
 
 def _note_text_field(block: Block) -> None:
@@ -102,5 +113,5 @@ def _note_filters(block: Block, sampling: Sampling) -> None:
         ("min_tpt, max_tpt", filters.tokens_per_token, "keep of conversations and pairs by @output_length/@length"),
     ):
         if limits is not None:
-            why = "rows are left out before shares are computed; NeMo draws by weight first, and filters then"
+            why = "rows are left out before shares are computed; NeMo draws by weight first, and filters afterwards"
             block.notes.changed(block.at(names), limits, now, why)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.block import Block
+from playhead.recipe.nemo.block import CODE, TARGET, Block
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.datasets import CONVERSIONS, read_dataset
 from playhead.recipe.nemo.entries import Dataset, Entry, Group, datasets_of
@@ -27,11 +27,11 @@ _PATHS = ("input_cfg", "manifest_filepath", "tarred_audio_filepaths", "shar_path
 _TURNS = ("context", "system_prompt")  # tags that become turns where a conversation is made
 
 
-def read_entries(block: Block, context: Context) -> list[Entry]:
+def read_entries(block: Block, context: Context, fallback: str = "train") -> list[Entry]:
     """The entries of a dataset: those of its `input_cfg`, or those that its own paths name."""
     outer = _passed_down(block, {})
     if not block.has("input_cfg"):
-        found = read_dataset(Block(_own_paths(block), block.place, context.notes, outer), context, "train")
+        found = read_dataset(Block(_own_paths(block), block.place, context.notes, outer), context, fallback)
         return found.members if isinstance(found, Group) else [found]
     given = block.take("input_cfg")
     temperature = block.take("reweight_temperature")
@@ -140,7 +140,9 @@ def _attach_tags(entry: Entry, block: Block, made_here: bool) -> None:
         block.notes.mapped(block.at("tags"), tags, f'tags of "{entry.name}"')
     for key, value in tags.items():
         place = f"{block.at('tags')}.{key}"
-        if value is None:
+        if key == TARGET:
+            block.notes.refused(place, value, CODE)
+        elif value is None:
             block.notes.ignored(place, value, "a tag without a value")
         elif not isinstance(value, (str, int, float)):
             block.notes.refused(place, value, "a tag is a text, a number, true or false")

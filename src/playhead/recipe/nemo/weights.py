@@ -50,9 +50,9 @@ def _rounded(share: float) -> float:
 
 def level_temperatures(given: Any, depth: int, place: str) -> list[float]:
     """The temperature of every level of `input_cfg`, outermost first."""
-    if isinstance(given, Real) and not isinstance(given, bool):
+    if _is_number(given):
         return [float(given)] * depth
-    if not isinstance(given, list) or not all(isinstance(each, Real) and not isinstance(each, bool) for each in given):
+    if not isinstance(given, list) or not all(map(_is_number, given)):
         raise RecipeError(
             f"{place}: is neither a number nor a list of numbers",
             found=str(given),
@@ -60,8 +60,12 @@ def level_temperatures(given: Any, depth: int, place: str) -> list[float]:
         )
     if len(given) != depth:
         raise RecipeError(
-            f"{place}: has another length than `input_cfg` has levels",
+            f"{place}: needs one number for each level of `input_cfg`",
             found=f"{len(given)} temperatures for {depth} levels",
             expected="one number for each level, or one for all",
         )
     return [float(each) for each in given]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
