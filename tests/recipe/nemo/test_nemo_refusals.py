@@ -56,7 +56,7 @@ REFUSED = {
         "train_ds.trim_silence: cannot be imported",
     ),
     "a temperature that is no number": (
-        dataset(reweight_temperature=float("nan")),
+        "train_ds: {batch_size: 4, reweight_temperature: .nan, input_cfg: [{type: nemo, manifest_filepath: a.json}]}",
         "train_ds.reweight_temperature: is neither a number",
     ),
     "reverberation": (dataset(rir_enabled=True), "train_ds.rir_enabled: cannot be imported"),
