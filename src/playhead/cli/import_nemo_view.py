@@ -8,8 +8,7 @@ from pathlib import Path
 import typer
 
 from playhead.recipe.nemo import Imported
-from playhead.recipe.nemo.entries import num_sources
-from playhead.recipe.nemo.report import commands, report_json
+from playhead.recipe.nemo.report import commands, num_sources, report_json
 
 
 def print_imported(imported: Imported, recipe: Path, report: Path) -> None:

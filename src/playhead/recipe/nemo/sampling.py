@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.block import Block
-from playhead.recipe.nemo.notes import shown
+from playhead.recipe.nemo.report import shown
+from playhead.recipe.nemo.sections import Block
 
 _NUM_BUCKETS = 30  # NeMo's default
 
