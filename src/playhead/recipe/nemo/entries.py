@@ -98,13 +98,10 @@ def reweighted(weights: Sequence[float], temperature: float) -> list[float]:
     """NeMo's reweighting: the powers of the weights, normalised. At temperature 1 the weights stay as they are."""
     if temperature == 1:
         return list(weights)
-    largest = max(weights)
-    powers = [(weight / largest) ** temperature for weight in weights]
-    return [_rounded(power / sum(powers)) for power in powers]
-
-
-def _rounded(share: float) -> float:
-    return float(f"{share:.{_DIGITS}g}")
+    most_drawn = max(weights) if temperature > 0 else min(weights)
+    powers = [(weight / most_drawn) ** temperature for weight in weights]
+    total = sum(powers)
+    return [float(f"{power / total:.{_DIGITS}g}") for power in powers]
 
 
 def level_temperatures(given: Any, depth: int, place: str) -> list[float]:

@@ -75,7 +75,7 @@ def _note_shuffle(block: Block, context: Context) -> None:
             block.at("shuffle"), False, "shuffle: none", "NeMo's default: rows in the order of their files"
         )
         context.notes.check(
-            "The data is not shuffled, as the configuration says: `shuffle: true` is usual for training"
+            "The data is not shuffled, as NeMo does not shuffle it either: `shuffle: true` is usual for training"
         )
 
 
@@ -132,9 +132,7 @@ def _measure(dataset: Dataset, sampling: Sampling, context: Context) -> None:
             fix="add it, and batch by tokens; or use `batch_size` alone",
         )
     keep: dict[str, Any] = {}
-    {"audio": _measure_audio, "text": _measure_text, "pair": _measure_pair, "conversation": _measure_conversation}[
-        dataset.modality
-    ](dataset, sampling, context, keep)
+    _MEASURES[dataset.modality](dataset, sampling, context, keep)
     if keep:
         dataset.values["keep"] = keep
 
@@ -195,14 +193,6 @@ def _measure_conversation(dataset: Dataset, sampling: Sampling, context: Context
     _keep_tokens(dataset, sampling, context, keep, both)
 
 
-_MEASURES = {
-    "audio": _measure_audio,
-    "text": _measure_text,
-    "pair": _measure_pair,
-    "conversation": _measure_conversation,
-}
-
-
 def _keep_tokens(dataset: Dataset, sampling: Sampling, context: Context, keep: dict[str, Any], both: bool) -> None:
     if sampling.filters.tokens is not None:
         keep["@length"] = sampling.filters.tokens
@@ -219,6 +209,14 @@ def _keep_tokens(dataset: Dataset, sampling: Sampling, context: Context, keep: d
 def _of_total(limit: float | None) -> float | None:
     """The share of the output in the whole, for a number of output tokens to an input token."""
     return None if limit is None else float(f"{limit / (1 + limit):.7g}")
+
+
+_MEASURES = {
+    "audio": _measure_audio,
+    "text": _measure_text,
+    "pair": _measure_pair,
+    "conversation": _measure_conversation,
+}
 
 
 def _read_augments(block: Block, context: Context) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
