@@ -63,6 +63,12 @@ def test_files_that_exist_are_replaced_only_when_asked(folder):
     assert Recipe.load(folder / "recipe.yaml")
 
 
+def test_the_configuration_itself_is_never_replaced(folder):
+    error = refused(folder, "import-nemo", "config.yaml", "--out", "./config.yaml", "--force")
+    assert error["problem"] == "--out config.yaml: is the configuration itself"
+    assert (folder / "config.yaml").read_text() == CONFIG
+
+
 def test_nothing_is_written_where_a_setting_is_refused(folder):
     (folder / "config.yaml").write_text(CONFIG + "    rir_enabled: true\n")
     error = refused(folder, "import-nemo", "config.yaml")

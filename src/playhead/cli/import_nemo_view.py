@@ -8,13 +8,13 @@ from pathlib import Path
 import typer
 
 from playhead.recipe.nemo import Imported
-from playhead.recipe.nemo.entries import num_sources
-from playhead.recipe.nemo.report import commands, report_json
+from playhead.recipe.nemo.report import commands, num_sources, report_json
 
 
 def print_imported(imported: Imported, recipe: Path, report: Path) -> None:
     notes = imported.notes
-    typer.echo(f"{recipe}: {num_sources(imported.values)} sources from {imported.config}")
+    sources = num_sources(imported.values)
+    typer.echo(f"{recipe}: {sources} {'source' if sources == 1 else 'sources'} from {imported.config}")
     counts = ", ".join(f"{len(notes.of(kind))} {kind}" for kind in ("mapped", "changed", "ignored"))
     typer.echo(f"{report}: settings {counts}")
     changed = notes.of("changed")

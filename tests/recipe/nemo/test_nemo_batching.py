@@ -60,6 +60,14 @@ BATCHING = {
         {"use_bucketing": True, "batch_size": 9, "num_buckets": 4, "min_duration": 2, "max_duration": 10},
         {"type": "bucket", "edges": [4, 6, 8, 10], "size": 9, "overlong": "alone"},
     ),
+    "bins of tokens and a longest sample": (
+        {**BINS, **TOKENS, "batch_tokens": 60, "max_tokens": 20, "max_duration": 9},
+        {"type": "bucket", "edges": [2, 5, 20], "budget": 60, "overlong": "alone"},
+    ),
+    "a number of buckets of tokens": (
+        {**TOKENS, "use_bucketing": True, "num_buckets": 4, "batch_tokens": 60, "max_tokens": 20},
+        {"type": "bucket", "num": 4, "budget": 60, "overlong": "alone"},
+    ),
     "tokens": (
         {**TOKENS, "batch_tokens": 900, "quadratic_factor": 100, "batch_duration": 5},
         {"type": "budget", "budget": 900, "quadratic": 100, "overlong": "alone"},

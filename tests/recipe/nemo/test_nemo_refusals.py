@@ -39,6 +39,26 @@ REFUSED = {
     ),
     "a class": (dataset(_target_="a.B"), "train_ds._target_: cannot be imported"),
     "a class in an entry": (dataset({**NEMO, "_target_": "a.B"}), "train_ds.input_cfg[0]._target_: cannot be imported"),
+    "a class inside an unknown key": (
+        dataset(collate={"by": [{"_target_": "a.B"}]}),
+        "train_ds.collate.by[0]._target_: cannot be imported",
+    ),
+    "a class among tags": (
+        dataset({**NEMO, "tags": {"_target_": "a.B"}}),
+        "train_ds.input_cfg[0].tags._target_: cannot be imported",
+    ),
+    "an augmentation of the older loader": (
+        {"train_ds": {"batch_size": 4, "manifest_filepath": "a.json", "augmentor": {"speed": {"prob": 0.5}}}},
+        "train_ds.augmentor: cannot be imported",
+    ),
+    "silence that the older loader cuts": (
+        {"train_ds": {"batch_size": 4, "manifest_filepath": "a.json", "trim_silence": True}},
+        "train_ds.trim_silence: cannot be imported",
+    ),
+    "a temperature that is no number": (
+        "train_ds: {batch_size: 4, reweight_temperature: .nan, input_cfg: [{type: nemo, manifest_filepath: a.json}]}",
+        "train_ds.reweight_temperature: is neither a number",
+    ),
     "reverberation": (dataset(rir_enabled=True), "train_ds.rir_enabled: cannot be imported"),
     "windows": (dataset(cut_into_windows_duration=10), "train_ds.cut_into_windows_duration: cannot be imported"),
     "joined samples": (dataset(concatenate_samples=True), "train_ds.concatenate_samples: cannot be imported"),
@@ -56,7 +76,7 @@ REFUSED = {
     "no batch size": ({"train_ds": {"input_cfg": [NEMO]}}, "train_ds: says no batch size"),
     "an empty list": (dataset(input_cfg=[]), "train_ds.input_cfg: is not a list of datasets"),
     "an empty group": (dataset({"type": "group", "input_cfg": []}), "train_ds.input_cfg[0].input_cfg: is not a list"),
-    "a group without a list": (dataset({"type": "group"}), "train_ds.input_cfg[0].type: is an unknown type"),
+    "a group without a list": (dataset({"type": "group"}), "train_ds.input_cfg[0].input_cfg: is missing"),
     "a tarred dataset without tars": (
         dataset({"type": "nemo_tarred", "manifest_filepath": "a.json"}),
         "train_ds.input_cfg[0]: `tarred_audio_filepaths` is missing",
@@ -162,6 +182,52 @@ def test_an_unknown_key_is_ignored_and_put_on_the_checklist(tmp_path):
     found = imported(tmp_path, dataset({**NEMO, "colour": "red"}))
     assert [note.place for note in found.notes.of("ignored")] == ["train_ds.input_cfg[0].colour"]
     assert any("train_ds.input_cfg[0].colour" in item for item in found.notes.checklist)
+
+
+def test_settings_of_the_older_loader_are_ignored_where_lhotse_is_used(tmp_path):
+    settings = {"batch_size": 4, "manifest_filepath": "a.json", "use_lhotse": True, "shuffle": True}
+    found = imported(tmp_path, {"train_ds": {**settings, "augmentor": {"speed": {}}, "trim_silence": True}})
+    assert {note.place: note.why for note in found.notes.of("ignored")}.items() >= {
+        ("train_ds.augmentor", "Lhotse's loader does not read it either"),
+        ("train_ds.trim_silence", "Lhotse's loader does not read it either"),
+    }
+
+
+UNREAD = {
+    "beside input_cfg": (dataset(manifest_filepath="b.json"), "train_ds.manifest_filepath", "reads `input_cfg` alone"),
+    "in a group": (
+        dataset({"type": "group", "cuts_path": "b.jsonl", "input_cfg": [NEMO]}),
+        "train_ds.input_cfg[0].cuts_path",
+        "reads `input_cfg` alone",
+    ),
+    "of another type": (
+        dataset({**NEMO, "input_cfg": [NEMO]}),
+        "train_ds.input_cfg[0].input_cfg",
+        "does not read it for `type: nemo`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "place", "why"), UNREAD.values(), ids=UNREAD.keys())
+def test_data_that_nemo_does_not_read_is_reported_as_left_out(tmp_path, config, place, why):
+    found = imported(tmp_path, config)
+    (note,) = found.notes.of("ignored")
+    assert (note.place, why in note.why) == (place, True)
+    assert any(f"`{place}` names data that was left out" in item for item in found.notes.checklist)
+
+
+def test_settings_that_validation_sets_share_are_noted_once_and_at_their_place(tmp_path):
+    shared = {"manifest_filepath": ["a.json", "b.json"], "batch_size": 2, "colour": "red"}
+    found = imported(tmp_path, dataset() | {"validation_ds": shared})
+    assert list(found.values["evaluation"]) == ["a", "b"]
+    assert [note.place for note in found.notes.of("ignored")] == ["validation_ds.colour"]
+    assert [note.now for note in found.notes.found if note.place == "validation_ds"] == ['source "a-2"', 'source "b"']
+
+
+def test_a_source_without_a_telling_path_is_named_by_its_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEV", "/data/dev")
+    found = imported(tmp_path, dataset() | {"validation_ds": {"shar_path": "${oc.env:DEV}", "batch_size": 2}})
+    assert found.values["evaluation"]["validation"]["sources"][0]["name"] == "validation"
 
 
 def test_a_file_that_includes_itself_is_refused(tmp_path):

@@ -123,3 +123,12 @@ def test_a_weight_that_is_not_above_0_is_refused(tmp_path, weight):
 def test_a_list_of_temperatures_has_one_for_each_level(tmp_path):
     with pytest.raises(RecipeError, match="2 temperatures for 1 levels"):
         imported_shares(tmp_path, {"input_cfg": [leaf(0), leaf(1)], "reweight_temperature": [1, 0.5]})
+
+
+def test_a_temperature_below_0_turns_weights_around_as_in_nemo(tmp_path):
+    entries = [{**leaf(0), "weight": 1e-300}, {**leaf(1), "weight": 1e300}]
+    with pytest.raises(RecipeError, match="a weight must be above 0"):  # the share of the second is below any number
+        imported_shares(tmp_path, {"input_cfg": entries, "reweight_temperature": -2})
+    entries = [{**leaf(0), "weight": 1}, {**leaf(1), "weight": 3}]
+    shares = imported_shares(tmp_path, {"input_cfg": entries, "reweight_temperature": -1})
+    assert [float(share) for share in shares.values()] == pytest.approx([0.75, 0.25])

@@ -6,6 +6,7 @@ everything that was mapped, changed or ignored. What cannot be mapped is refused
 
 from __future__ import annotations
 
-from playhead.recipe.nemo.convert import Imported, ImportOptions, import_nemo
+from playhead.recipe.nemo.convert import ImportOptions, import_nemo
+from playhead.recipe.nemo.report import Imported
 
 __all__ = ["ImportOptions", "Imported", "import_nemo"]

@@ -13,7 +13,7 @@ from typing import Any
 from playhead.errors import RecipeError
 from playhead.recipe.environment import expand_environment
 from playhead.recipe.nemo.interpolation import Document
-from playhead.recipe.nemo.notes import Notes
+from playhead.recipe.nemo.report import Notes
 from playhead.recipe.nemo.yaml_text import read_yaml
 from playhead.recipe.values import SUM_NAME
 from playhead.store import is_url

@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo import sections
-from playhead.recipe.nemo.block import Block
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.delivery import delivery_values
-from playhead.recipe.nemo.evaluation import EvaluationSet, read_evaluation
+from playhead.recipe.nemo.files import note_sidecars
 from playhead.recipe.nemo.interpolation import Document, dotted
-from playhead.recipe.nemo.notes import Notes
-from playhead.recipe.nemo.overrides import with_overrides
-from playhead.recipe.nemo.sidecars import note_sidecars
+from playhead.recipe.nemo.report import Imported
+from playhead.recipe.nemo.sections import Block, find_evaluation, find_train, num_lanes
 from playhead.recipe.nemo.stream import Stream, read_stream
-from playhead.recipe.nemo.streams import read_streams
-from playhead.recipe.nemo.yaml_text import read_yaml
+from playhead.recipe.nemo.streams import evaluation_values, fused, read_evaluation, read_streams
+from playhead.recipe.nemo.yaml_text import read_yaml, with_overrides
 from playhead.recipe.read import parse
 from playhead.recipe.values import Recipe
 
@@ -44,16 +41,6 @@ class ImportOptions:
     overrides: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Imported:
-    """The values of a recipe as a user could write them, the recipe they make, and the notes."""
-
-    config: str
-    values: dict[str, Any]
-    recipe: Recipe
-    notes: Notes
-
-
 def import_nemo(config: str | Path, options: ImportOptions | None = None) -> Imported:
     """The recipe of a NeMo configuration. What cannot be mapped raises a RecipeError that names it."""
     try:
@@ -73,7 +60,7 @@ def _import(config: str | Path, options: ImportOptions) -> Imported:
         options.template or TEMPLATE,
     )
     document = Document(with_overrides(read_yaml(str(config)), options.overrides), str(config))
-    train = sections.find_train(document, options.section)
+    train = find_train(document, options.section)
     found = document.get(train)
     place = dotted(train)
     if isinstance(found, (list, str)):
@@ -81,8 +68,8 @@ def _import(config: str | Path, options: ImportOptions) -> Imported:
     block = Block(found, place, context.notes)
     streams = read_streams(block, context) if block.flag("multi_config") else [read_stream(block, context)]
     lanes = _lanes(document, options, context)
-    evaluation: dict[str, EvaluationSet] = {}
-    for name, path in sections.find_evaluation(document, train):
+    evaluation: dict[str, Stream] = {}
+    for name, path in find_evaluation(document, train):
         for own, found_set in read_evaluation(name, document.get(path), dotted(path), context).items():
             evaluation[own if own not in evaluation else f"{name}-{own}"] = found_set
     values = _recipe_values(block, streams, lanes, evaluation, context)
@@ -104,7 +91,7 @@ def _without_batching(entries: list[Any] | str, context: Context) -> dict[str, A
 
 
 def _recipe_values(
-    block: Block, streams: list[Stream], lanes: int | None, evaluation: dict[str, EvaluationSet], context: Context
+    block: Block, streams: list[Stream], lanes: int | None, evaluation: dict[str, Stream], context: Context
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
     # First, because it may give sources settings of their own.
@@ -113,7 +100,7 @@ def _recipe_values(
         values |= {"sources": streams[0].entries_as_values(), "batching": streams[0].sampling.batching}
     else:
         values["sources"] = [stream.as_group(block, lanes) for stream in streams]
-        values |= _fuse(block, streams, context)
+        values |= fused(block, streams, context)
     values["weights_in"] = "samples"
     fused_lanes = (lanes or 1) * len(streams) if values.get("fuse") == "zip" else lanes
     if fused_lanes is not None:
@@ -121,46 +108,8 @@ def _recipe_values(
     values |= _order(block, context)
     values |= delivery
     if evaluation:
-        values["evaluation"] = {name: each.as_values() for name, each in evaluation.items()}
+        values["evaluation"] = {name: evaluation_values(each) for name, each in evaluation.items()}
     return values
-
-
-def _fuse(block: Block, streams: list[Stream], context: Context) -> dict[str, Any]:
-    """`round_robin` takes turns, so all weights are equal; `zip` gives every step a batch of each."""
-    fusion = block.take("sampler_fusion", "round_robin")
-    place = block.at("sampler_fusion")
-    names = [str(stream.name) for stream in streams]
-    if len(names) == 1:
-        return {}
-    if fusion == "zip":
-        why = (
-            "each sub-config has its lanes in every step; they are delivered as micro-batches of their own, not merged"
-        )
-        context.notes.changed(place, fusion, "fuse: zip", why, at="fuse")
-        return {"fuse": "zip"}
-    if fusion == "round_robin":
-        context.notes.mapped(place, fusion, "fuse with equal weights", "whole steps are dealt, evenly")
-        return {"fuse": dict.fromkeys(names, 1)}
-    if fusion != "randomized_round_robin":
-        raise RecipeError(
-            f"{place}: is unknown", found=str(fusion), expected="one of: round_robin, randomized_round_robin, zip"
-        )
-    weights = block.take("sampler_weights") or dict.fromkeys(names, 1)
-    if isinstance(weights, list) and len(weights) == len(names):
-        weights = dict(zip(names, weights, strict=True))
-    if not isinstance(weights, dict) or set(weights) != set(names):
-        raise RecipeError(
-            f"{block.at('sampler_weights')}: does not name the sub-configs",
-            found=str(weights),
-            expected=", ".join(names),
-        )
-    for name, weight in weights.items():
-        if block.as_number("sampler_weights", weight) <= 0:
-            context.notes.refused(
-                f"{block.at('sampler_weights')}.{name}", weight, "a weight is above 0: remove the sub-config instead"
-            )
-    context.notes.mapped(place, fusion, "fuse", "whole steps are dealt by weight")
-    return {"fuse": {name: weights[name] for name in names}}
 
 
 def _order(block: Block, context: Context) -> dict[str, Any]:
@@ -192,7 +141,7 @@ def _lanes(document: Document, options: ImportOptions, context: Context) -> int 
     if options.lanes is not None:
         context.notes.mapped("--lanes", options.lanes, f"lanes: {options.lanes}", "micro-batches in an optimizer step")
         return options.lanes
-    found = sections.num_lanes(document)
+    found = num_lanes(document)
     if found is None:
         context.notes.checklist.insert(
             0,

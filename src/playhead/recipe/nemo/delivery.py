@@ -7,13 +7,12 @@ from typing import Any
 
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.entries import Dataset
-from playhead.recipe.nemo.evaluation import EvaluationSet
 from playhead.recipe.nemo.stream import Stream
 
 
-def delivery_values(streams: list[Stream], evaluation: Mapping[str, EvaluationSet], context: Context) -> dict[str, Any]:
+def delivery_values(streams: list[Stream], evaluation: Mapping[str, Stream], context: Context) -> dict[str, Any]:
     """The values at the top of the recipe; sources that differ from them get their own."""
-    sets = [each.stream for each in evaluation.values()]
+    sets = list(evaluation.values())
     values: dict[str, Any] = {}
     values |= _template(streams, sets, context)
     values |= _sequence([dataset for stream in (*streams, *sets) for dataset in stream.datasets], streams, context)
@@ -39,7 +38,7 @@ def _template(streams: list[Stream], sets: list[Stream], context: Context) -> di
         return {}
     if "audio" in found:
         context.notes.check(
-            f"`{found['audio']['tag']}` must be one token of the tokenizer: `playhead prepare` refuses it else"
+            f"`{found['audio']['tag']}` must be one token of the tokenizer: otherwise `playhead prepare` refuses it"
         )
     return {"template": found}
 

@@ -12,6 +12,22 @@ _RESUME = "Playhead always resumes exactly"
 _WITH_PARENT = "it belongs to an augmentation that is off"
 _ORDER = "`seed` alone decides the order"
 
+# Keys that name data. Which of them are read depends on the type of an entry.
+DATA_KEYS = (
+    "input_cfg",
+    "manifest_filepath",
+    "tarred_audio_filepaths",
+    "tarred_audio_filepath",
+    "cuts_path",
+    "shar_path",
+    "paths",
+    "data_dir",
+    "source_path",
+    "source_paths",
+    "target_path",
+    "target_paths",
+)
+
 IGNORED = {
     "use_lhotse": "Playhead takes the place of Lhotse's sampler",
     "num_workers": _WORKERS,
@@ -66,6 +82,7 @@ IGNORED = {
     "language": "a remark on the data; give it as a tag to have it in samples",
     "labels": "a setting of the model's dataset class",
     "is_tarred": "whether data is tarred follows from its paths",
+    "augmentor": "Lhotse's loader does not read it either",
     "trim_silence": "Lhotse's loader does not read it either",
     "normalize_transcripts": "Lhotse's loader does not read it either",
     "shuffle_n": "a setting of NeMo's older loader",

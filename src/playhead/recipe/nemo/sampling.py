@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.block import Block
-from playhead.recipe.nemo.notes import shown
+from playhead.recipe.nemo.report import shown
+from playhead.recipe.nemo.sections import Block
 
 _NUM_BUCKETS = 30  # NeMo's default
 
@@ -163,9 +163,10 @@ def _edges(
     block: Block, bins: list[float] | None, num_buckets: int, budget: float | None, in_tokens: bool, filters: Filters
 ) -> list[float] | None:
     """The upper edges. NeMo's bins lie between buckets: the last one ends with the longest sample, or a full batch."""
-    longest = filters.duration[1] if filters.duration and not in_tokens else None
+    limits = filters.tokens if in_tokens else filters.duration
+    longest = limits[1] if limits else None
     if bins is None:
-        if longest is None:
+        if longest is None or in_tokens:
             return None
         first = (filters.duration or [None])[0] or 0.0
         width = (longest - first) / num_buckets

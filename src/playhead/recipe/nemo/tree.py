@@ -1,21 +1,40 @@
-"""An `input_cfg` walked into datasets and groups: weights, temperatures, tags and what is passed down."""
+"""An `input_cfg` walked into datasets and groups: types, weights, temperatures, tags and what is passed down."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.block import Block
 from playhead.recipe.nemo.context import Context
-from playhead.recipe.nemo.datasets import CONVERSIONS, read_dataset
-from playhead.recipe.nemo.entries import Dataset, Entry, Group, datasets_of
+from playhead.recipe.nemo.entries import (
+    Dataset,
+    Entry,
+    EntryReader,
+    Group,
+    checked_weights,
+    datasets_of,
+    level_temperatures,
+    reweighted,
+)
+from playhead.recipe.nemo.entry_types import (
+    as_conversation,
+    conversations,
+    read_any_audio,
+    read_lhotse,
+    read_nemo,
+    read_parquet,
+    read_text,
+    read_text_jsonl,
+    read_text_pair,
+)
 from playhead.recipe.nemo.known_keys import IGNORED
-from playhead.recipe.nemo.notes import shown
-from playhead.recipe.nemo.weights import checked_weights, level_temperatures, reweighted
+from playhead.recipe.nemo.report import shown
+from playhead.recipe.nemo.sections import CODE, TARGET, Block
+from playhead.recipe.words import nearest
 
 # The keys that NeMo passes down from a dataset to the entries of its `input_cfg`, and from groups to theirs.
-PASSED_DOWN = (
+_PASSED_DOWN = (
     "shuffle",
     "text_field",
     "audio_locator_tag",
@@ -25,13 +44,45 @@ PASSED_DOWN = (
 )
 _PATHS = ("input_cfg", "manifest_filepath", "tarred_audio_filepaths", "shar_path")  # noted with their source
 _TURNS = ("context", "system_prompt")  # tags that become turns where a conversation is made
+_UNSUPPORTED = ("multi_speaker_simulator", "nemo_tarred_to_duplex", "s2s_", "lhotse_magpietts_")
+
+_CONVERSIONS = {
+    "lhotse_as_conversation": as_conversation("transcript"),
+    "sqa_as_conversation": as_conversation("question"),
+}
+
+_READERS: dict[str, Callable[[EntryReader], Entry]] = {
+    "nemo": read_nemo,
+    "nemo_tarred": read_nemo,
+    "lhotse": read_lhotse,
+    "lhotse_shar": read_lhotse,
+    "parquet": read_parquet,
+    "txt": read_text,
+    "txt_jsonl": read_text_jsonl,
+    "txt_pair": read_text_pair,
+    "nemo_sft_jsonl": conversations("nemo_sft", "paths"),
+    "nemotron_text_converation": conversations("nemotron_text", "paths"),
+    "multimodal_conversation": conversations(
+        "multimodal_conversation", "manifest_filepath", tarred_audio_filepaths="tar"
+    ),
+    "share_gpt": conversations(
+        "share_gpt",
+        "manifest_filepath",
+        tarred_audio_filepaths="tar",
+        audio_placeholders="placeholders",
+        audio_root="audio_root",
+    ),
+    "share_gpt_webdataset": conversations("share_gpt_webdataset", "data_dir", audio_placeholders="placeholders"),
+    "lhotse_as_conversation": read_any_audio,
+    "sqa_as_conversation": read_any_audio,
+}
 
 
-def read_entries(block: Block, context: Context) -> list[Entry]:
+def read_entries(block: Block, context: Context, fallback: str = "train") -> list[Entry]:
     """The entries of a dataset: those of its `input_cfg`, or those that its own paths name."""
     outer = _passed_down(block, {})
     if not block.has("input_cfg"):
-        found = read_dataset(Block(_own_paths(block), block.place, context.notes, outer), context, "train")
+        found = _read_dataset(Block(_own_paths(block), block.place, context.notes, outer), context, fallback)
         return found.members if isinstance(found, Group) else [found]
     given = block.take("input_cfg")
     temperature = block.take("reweight_temperature")
@@ -100,11 +151,11 @@ def _read_entry(block: Block, context: Context, temperatures: list[float]) -> En
     outer = _passed_down(block, block.outer)
     if block.has("indexes_root"):
         context.indexes_roots.append(str(block.text("indexes_root")))
-    nested = block.has("input_cfg") and (kind == "group" or kind in CONVERSIONS)
-    entry = _read_group(block, context, outer, temperatures) if nested else read_dataset(block, context)
-    if nested and kind in CONVERSIONS:
+    nested = block.has("input_cfg") and (kind == "group" or kind in _CONVERSIONS)
+    entry = _read_group(block, context, outer, temperatures) if nested else _read_dataset(block, context)
+    if nested and kind in _CONVERSIONS:
         for dataset in datasets_of([entry]):
-            CONVERSIONS[kind](dataset, block)
+            _CONVERSIONS[kind](dataset, block)
     _attach_tags(entry, block, made_here=kind != "group")
     block.finish(told=_PATHS)
     return entry
@@ -125,7 +176,7 @@ def _read_group(block: Block, context: Context, outer: Mapping[str, Any], temper
 
 
 def _passed_down(block: Block, outer: Mapping[str, Any]) -> dict[str, Any]:
-    own = {key: block.take(key) for key in PASSED_DOWN if block.has(key)}
+    own = {key: block.take(key) for key in _PASSED_DOWN if block.has(key)}
     if "max_open_streams" in own:
         block.notes.ignored(block.at("max_open_streams"), own["max_open_streams"], IGNORED["max_open_streams"])
     return {**outer, **own}
@@ -140,7 +191,9 @@ def _attach_tags(entry: Entry, block: Block, made_here: bool) -> None:
         block.notes.mapped(block.at("tags"), tags, f'tags of "{entry.name}"')
     for key, value in tags.items():
         place = f"{block.at('tags')}.{key}"
-        if value is None:
+        if key == TARGET:
+            block.notes.refused(place, value, CODE)
+        elif value is None:
             block.notes.ignored(place, value, "a tag without a value")
         elif not isinstance(value, (str, int, float)):
             block.notes.refused(place, value, "a tag is a text, a number, true or false")
@@ -172,3 +225,41 @@ def _depth(given: Any, context: Context, place: str) -> int:
         return 1  # refused with the other lists
     inner = [item["input_cfg"] for item in given if isinstance(item, Mapping) and "input_cfg" in item]
     return 1 + max((_depth(each, context, place) for each in inner), default=0)
+
+
+def _read_dataset(block: Block, context: Context, fallback: str = "data") -> Entry:
+    """The source of an entry, or a group of sources where the entry itself is a blend."""
+    kind = block.text("type")
+    if kind is None:
+        raise RecipeError(f"{block.place}: `type` is missing", expected=f"one of: {', '.join(sorted(_READERS))}, group")
+    if kind == "group":
+        raise RecipeError(
+            f"{block.at('input_cfg')}: is missing", found="a group without entries", expected="a list, or a YAML file"
+        )
+    if kind not in _READERS:
+        near = nearest(kind, [*_READERS, "group"])
+        known = kind.startswith(_UNSUPPORTED)
+        raise RecipeError(
+            f"{block.at('type')}: {'is not supported' if known else 'is an unknown type'}",
+            found=kind,
+            expected=f"one of: {', '.join(sorted(_READERS))}, group",
+            fix="write its samples to files beforehand, and name those"
+            if known
+            else (f"did you mean `{near[0]}`?" if near else None),
+        )
+    reader = EntryReader(block, context, fallback)
+    entry = _READERS[kind](reader)
+    for dataset in datasets_of([entry]):
+        if kind in _CONVERSIONS:
+            _CONVERSIONS[kind](dataset, block)
+        _leave_in_order(dataset, block)
+        if dataset.place == block.place:
+            what = shown(dataset.values.get("path", dataset.values.get("options")))
+            context.notes.mapped(block.place, f"{kind} {what}", f'source "{dataset.name}"')
+    return entry
+
+
+def _leave_in_order(dataset: Dataset, block: Block) -> None:
+    if block.inherit("shuffle", True) is False:
+        # Shards of Shar are always shuffled by NeMo.
+        dataset.values["shuffle"] = "shards" if dataset.values["format"] == "lhotse_shar" else "none"

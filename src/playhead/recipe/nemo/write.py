@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.notes import Note
+from playhead.recipe.nemo.report import Note
 from playhead.recipe.text import parse_yaml
 
 _WIDTH = 120

@@ -1,17 +1,19 @@
-"""The YAML of NeMo configurations, by the rules of OmegaConf.
+"""The YAML of NeMo configurations, by the rules of OmegaConf, and values given beside it.
 
-They are those of YAML 1.1 (`no` is false), except that `1e6` is a number and dates are text. A key given twice is an
-error.
+The rules are those of YAML 1.1 (`no` is false), except that `1e6` is a number and dates are text. A key given twice is
+an error.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
 from playhead.errors import PlayheadError, RecipeError
+from playhead.recipe.nemo.interpolation import parsed
 from playhead.store import all_files, open_file
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -66,3 +68,26 @@ def parse_yaml_text(text: str, file: str) -> Any:
         raise RecipeError(f"{file}: not valid YAML", found=str(error)) from None
     except RecursionError:
         raise RecipeError(f"{file}: the YAML is nested too deeply") from None
+
+
+def with_overrides(root: Any, overrides: Sequence[str]) -> Any:
+    """The values with each override put in its place; mappings on the way are made."""
+    for text in overrides:
+        key, found, value = text.lstrip("+").partition("=")
+        if not found or not key.strip():
+            raise RecipeError("--set: is not a value for a key", found=text, expected="key.key=value")
+        keys = parsed(key.strip())
+        node = root
+        for part, following in zip(keys, [*keys[1:], None], strict=True):
+            if not _holds(node, part):
+                raise RecipeError("--set: there is no such place", found=text)
+            if following is None:
+                node[part] = parse_yaml_text(value, f"--set {key}")
+            elif isinstance(node, dict) and node.get(part) is None:
+                node[part] = {}
+            node = node[part]
+    return root
+
+
+def _holds(node: Any, key: str | int) -> bool:
+    return isinstance(node, dict) or (isinstance(node, list) and isinstance(key, int) and key < len(node))

@@ -1,18 +1,18 @@
-"""Types of audio: NeMo manifests with and without tars, Lhotse cuts and Shar, Parquet."""
+"""Each type of entry as a source: audio, text, conversations, and audio that is made into conversations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from playhead.errors import RecipeError
-from playhead.recipe.nemo.entries import Dataset, Entry, datasets_of
-from playhead.recipe.nemo.entry_reader import EntryReader, as_list, one_or_list
-from playhead.recipe.nemo.notes import shown
-from playhead.recipe.nemo.weights import checked_weights
+from playhead.recipe.nemo.entries import Dataset, Entry, EntryReader, as_list, checked_weights, datasets_of, one_or_list
+from playhead.recipe.nemo.report import shown
+from playhead.recipe.nemo.sections import Block
 from playhead.store import is_url
 
 _EXTRA_FIELDS = ("text_iter", "text_sample")
+_TEXT_ONLY = ("nemo_sft", "nemotron_text")
 
 
 def read_nemo(reader: EntryReader) -> Entry:
@@ -176,3 +176,79 @@ def _is_flat(value: Any) -> bool:
 
 def _only(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def read_text(reader: EntryReader) -> Entry:
+    return _with_languages(reader, reader.dataset("text", "text", reader.path("paths")), "language")
+
+
+def read_text_jsonl(reader: EntryReader) -> Entry:
+    field = reader.block.inherit_text("text_field", "text")
+    options = {} if field == "text" else {"field": field}
+    return _with_languages(
+        reader, reader.dataset("text", "text_jsonl", reader.path("paths"), options=options), "language"
+    )
+
+
+def read_text_pair(reader: EntryReader) -> Entry:
+    second = one_or_list(reader.path("target_paths", "target_path"))
+    found = reader.dataset("pair", "text_pair", reader.path("source_paths", "source_path"), options={"second": second})
+    return _with_languages(reader, found, "source_language", "target_language")
+
+
+def _with_languages(reader: EntryReader, dataset: Dataset, *names: str) -> Dataset:
+    dataset.tags |= {name: reader.block.take(name) for name in names if reader.block.has(name)}
+    return dataset
+
+
+def conversations(format_name: str, *names: str, **options: str) -> Callable[[EntryReader], Entry]:
+    """A format of conversations; `options` are its own by the names of NeMo's keys."""
+
+    def read(reader: EntryReader) -> Entry:
+        found = {option: reader.block.take(key) for key, option in options.items() if reader.block.has(key)}
+        for option in ("tar", "audio_root"):
+            if option in found:
+                found[option] = one_or_list(reader.placed(found[option], option))
+        if "tar" in found and "audio_placeholders" in options:  # NeMo reads it for ShareGPT alone
+            found["skip_missing"] = reader.block.inherit("skip_missing_manifest_entries", False)
+        dataset = reader.dataset("conversation", format_name, reader.path(*names), options=found)
+        return _with_languages(reader, _with_audio(dataset, reader.block, format_name not in _TEXT_ONLY), "language")
+
+    return read
+
+
+def _with_audio(dataset: Dataset, block: Block, needed: bool) -> Dataset:
+    """The tag and the seconds of a token, which conversations with audio need."""
+    dataset.audio_tag = block.inherit("audio_locator_tag")
+    seconds = block.inherit("token_equivalent_duration")
+    dataset.token_seconds = None if seconds is None else block.as_number("token_equivalent_duration", seconds)
+    if isinstance(dataset.audio_tag, list):  # `[audio]` without quotes is a list in YAML
+        dataset.audio_tag = shown(dataset.audio_tag)
+    for key, value in (("audio_locator_tag", dataset.audio_tag), ("token_equivalent_duration", dataset.token_seconds)):
+        if needed and value is None:
+            raise RecipeError(
+                f"{block.place}: `{key}` is missing",
+                expected="the token that stands for audio, and the seconds that a token stands for",
+                fix=f"add `{key}` to the entry or to the dataset: NeMo needs it too",
+            )
+    return dataset
+
+
+def as_conversation(form: str) -> Callable[[Dataset, Block], None]:
+    def convert(dataset: Dataset, block: Block) -> None:
+        if dataset.modality == "conversation":
+            return  # as NeMo, which leaves conversations as they are
+        if dataset.modality != "audio":
+            raise RecipeError(f"{dataset.place}: only audio can become a conversation", found=dataset.modality)
+        other = {} if form == "transcript" else {"form": form}
+        if dataset.text_field != "text":
+            other["text"] = dataset.text_field
+        if dataset.duration_field != "duration":
+            other["duration"] = dataset.duration_field
+        if dataset.audio_field != "audio":
+            other["audio"] = dataset.audio_field
+        dataset.values["as_conversation"] = other or True
+        dataset.modality = "conversation"
+        _with_audio(dataset, block, needed=True)
+
+    return convert
