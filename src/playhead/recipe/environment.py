@@ -24,6 +24,15 @@ def expand_environment(value: Any, environment: Mapping[str, str], path: str = "
     return value
 
 
+def unset_names(value: Any, environment: Mapping[str, str]) -> list[str]:
+    """The variables that references without a default need, and that are not set."""
+    if isinstance(value, str):
+        named = [match[1] for match in _REFERENCE.finditer(value) if match[1] and _NAME.fullmatch(match[1])]
+        return [name for name in named if name not in environment]
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return list(dict.fromkeys(name for item in items for name in unset_names(item, environment)))
+
+
 def escape(text: str) -> str:
     """The text that expands to `text`."""
     return text.replace("${", "$${")

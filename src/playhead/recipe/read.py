@@ -32,11 +32,14 @@ def load(path: str | os.PathLike[str]) -> Recipe:
     return parse(read_plain(file), file.absolute().parent)
 
 
-def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe:
+def parse(
+    values: Any, base_dir: str | os.PathLike[str] | None = None, environment: Mapping[str, str] = os.environ
+) -> Recipe:
     """The recipe in plain Python values; relative paths start at `base_dir`, else at the working directory."""
     directory = Path(base_dir).expanduser().absolute() if base_dir is not None else Path.cwd()
     try:
-        plain = expand_environment(with_files(values, _indices_dir(values, directory)), os.environ)
+        files = with_files(values, _indices_dir(values, directory, environment))
+        plain = expand_environment(files, environment)
         fitted = fit(plain, msgspec.inspect.type_info(Recipe), "")
     except RecursionError:
         raise RecipeError(
@@ -53,10 +56,10 @@ def parse(values: Any, base_dir: str | os.PathLike[str] | None = None) -> Recipe
     return placed
 
 
-def _indices_dir(values: Any, directory: Path) -> Path:
+def _indices_dir(values: Any, directory: Path, environment: Mapping[str, str]) -> Path:
     """Where row numbers of datasets are written that exist only in memory."""
     given = values.get("cache_dir") if isinstance(values, Mapping) else None
-    cache_dir = expand_environment(given, os.environ, "cache_dir") if isinstance(given, str) else CACHE_DIR
+    cache_dir = expand_environment(given, environment, "cache_dir") if isinstance(given, str) else CACHE_DIR
     return Path(absolute(cache_dir, directory)) / "indices"
 
 

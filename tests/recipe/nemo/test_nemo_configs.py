@@ -7,6 +7,7 @@ import yaml
 from nemo_imports import CONFIGS, FROZEN, IMPORTED, imported, texts
 
 from playhead import Recipe
+from playhead.recipe.nemo import ImportOptions, import_nemo
 from playhead.recipe.text import parse_yaml
 from playhead.recipe.tree import leaves
 
@@ -70,3 +71,13 @@ def test_the_folder_of_the_recipe_does_not_change_what_relative_paths_mean(tmp_p
     beside, elsewhere = imported("bare_list"), imported("bare_list", recipe_dir=tmp_path)
     assert [source.path for source in beside.recipe.sources] == [source.path for source in elsewhere.recipe.sources]
     assert beside.recipe.sources[0].path == [str(CONFIGS / "relative" / "train.json")]
+
+
+def test_lines_of_texts_are_found_from_the_base_and_not_beside_the_manifest(tmp_path):
+    (tmp_path / "list.yaml").write_text(
+        "- {type: nemo, manifest_filepath: there/train.json, "
+        "extra_fields: [{name: prompt, type: text_sample, path: prompts.txt}]}\n"
+    )
+    found = import_nemo(tmp_path / "list.yaml", ImportOptions(base_dir=tmp_path))
+    (source,) = found.values["sources"]
+    assert source["options"]["extra_fields"][0]["path"] == str(tmp_path / "prompts.txt")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from playhead.errors import RecipeError
 from playhead.recipe.environment import expand_environment
+from playhead.recipe.nemo import import_nemo
 from playhead.recipe.nemo.interpolation import Document
 from playhead.recipe.nemo.yaml_text import parse_yaml_text
 
@@ -96,3 +99,18 @@ def test_a_mapping_that_refers_to_itself_is_refused():
 def test_scalars_are_those_of_omegaconf():
     found = parse_yaml_text("{a: no, b: 1e3, c: 2024-01-01, d: on, e: 1_000, f: .5, g: 1.5e-2, h: 0.1}", "text")
     assert found == {"a": False, "b": 1000.0, "c": "2024-01-01", "d": True, "e": 1000, "f": 0.5, "g": 0.015, "h": 0.1}
+
+
+def test_a_variable_that_is_not_set_here_stays_a_reference_and_is_on_the_checklist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATA_ROOT", raising=False)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "train_ds:\n  batch_size: 2\n  input_cfg:\n"
+        '    - {type: nemo, manifest_filepath: "${oc.env:DATA_ROOT}/a.json", weight: 1}\n'
+        '    - {type: nemo, manifest_filepath: "${oc.env:OTHER,/o}/b.json", weight: 1}\n'
+    )
+    found = import_nemo(config)
+    assert [source["path"] for source in found.values["sources"]] == ["${DATA_ROOT}/a.json", "${OTHER:-/o}/b.json"]
+    assert any("Set DATA_ROOT in the environment" in item for item in found.notes.checklist)

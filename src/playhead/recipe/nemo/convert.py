@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from playhead.errors import RecipeError
+from playhead.recipe.environment import unset_names
 from playhead.recipe.nemo.context import Context
 from playhead.recipe.nemo.delivery import delivery_values
 from playhead.recipe.nemo.files import note_sidecars
@@ -176,8 +178,12 @@ def _note_paths(context: Context, options: ImportOptions) -> None:
 
 
 def _checked(values: dict[str, Any], context: Context) -> Recipe:
+    """The recipe, with stand-ins for variables that are not set where it is imported."""
+    unset = unset_names(values, os.environ)
+    if unset:
+        context.notes.check(f"Set {', '.join(unset)} in the environment of the job: the recipe refers to it")
     try:
-        return parse(values, context.recipe_dir)
+        return parse(values, context.recipe_dir, {**os.environ, **{name: f"/{name}" for name in unset}})
     except RecipeError as error:
         raise RecipeError(
             f"the recipe made of this configuration is not valid: {error.problem}",
