@@ -151,11 +151,33 @@ def test_torch_gets_tensors_and_lists_of_tensors(folder: Path) -> None:
 
 
 def test_images_of_one_size_are_stacked(folder: Path) -> None:
-    recipe = prepared(folder, image={"size": [16, 8], "mode": "L"}, epochs=1)
+    recipe = prepared(folder, image={"size": [16, 8], "mode": "L"}, dtypes={"image": "int16"}, epochs=1)
     for batch in one_pass(recipe):
-        if len(batch["image_positions"]):
-            assert batch["image"].shape == (len(batch["image_positions"]), 8, 16)
-            assert set(batch["image_num_tokens"].tolist()) == {2}
+        assert batch["image"].shape == (len(batch["image_positions"]), 8, 16)
+        assert batch["image"].dtype == np.int16
+        assert set(batch["image_num_tokens"].tolist()) <= {2}
+
+
+def test_images_that_may_differ_in_shape_cannot_have_a_dtype(folder: Path) -> None:
+    with pytest.raises(SampleError, match='field "image" cannot have a dtype'):
+        one_pass(prepared(folder, dtypes={"image": "float32"}, epochs=1))
+
+
+@pytest.mark.parametrize("image", [{}, {"size": [16, 8], "mode": "RGB"}])
+def test_a_batch_without_media_has_the_fields_of_the_others(folder: Path, image: dict[str, Any]) -> None:
+    batches = one_pass(prepared(folder, image=image, batching={"type": "fixed", "size": 2}, epochs=1))
+    without = [batch for batch in batches if not len(batch["audio"]) and not len(batch["image"])]
+    assert without
+    kinds = [
+        {name: (type(batch[name]), np.ndim(batch[name])) for name in batch if name != "image"} for batch in batches
+    ]
+    assert all(found == kinds[0] for found in kinds)
+    assert len({type(batch["image"]) for batch in batches}) == 1
+
+
+def test_a_field_that_no_conversation_has_is_refused_by_name(folder: Path) -> None:
+    with pytest.raises(RecipeError, match=r"dtypes\.audio_positions: no sample has a field"):
+        one_pass(prepared(folder, dtypes={"audio_positions": "int32"}))
 
 
 def test_buckets_of_two_lengths_hold_inputs_and_outputs(folder: Path) -> None:
@@ -222,7 +244,8 @@ def test_without_a_template_a_map_gets_the_conversation_with_decoded_media(folde
 
 
 def test_media_are_left_as_they_are_if_the_recipe_says_so(folder: Path) -> None:
-    decoded, named = (one_pass(prepared(folder, media=media, epochs=1)) for media in (True, False))
+    size = {"size": [16, 8], "mode": "L"}
+    decoded, named = (one_pass(prepared(folder, media=media, image=size, epochs=1)) for media in (True, False))
     for ours, batch in zip(decoded, named, strict=True):
         assert batch["tokens"].tolist() == ours["tokens"].tolist()
         assert all(isinstance(each, Media) for each in [*batch["image"], *batch["audio"]])
