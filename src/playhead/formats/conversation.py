@@ -90,7 +90,7 @@ class MediaInTokens(Struct, frozen=True):
     """The media of one kind in a sample of tokens, in order.
 
     `positions` are where their first tokens are, `num_tokens` how many tokens stand for each in the plan. Decoded
-    recordings have `rates` and a `dtype`. `shape` is that of every image, where the recipe gives them one size and mode.
+    recordings have `rates` and a `dtype`. `shape` is that of every image, if the recipe gives them one size and mode.
     """
 
     media: list[Any]
