@@ -160,6 +160,14 @@ class _BatchDataset:
             self._producer = os.getpid(), self._blueprint.build()
         return self._producer[1](Work.from_bytes(work)).payload[_MADE]
 
+    def __getitems__(self, works: list[bytes]) -> Any:
+        """What torch calls to collate items into batches, which these are already."""
+        raise RecipeError(
+            "torch's DataLoader would put these batches into batches once more",
+            found="a DataLoader with a `batch_size`, which is 1 by default",
+            fix="give it `batch_size=None`",
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         return {"_blueprint": self._blueprint, "_producer": None}
 
