@@ -16,7 +16,7 @@ import soundfile
 from PIL import Image
 from tokenizers import Tokenizer
 
-from chat_data import messages_recipe, write_messages
+from chat_data import messages_recipe, write_image, write_messages
 from playhead import Loader, Recipe, RecipeError, SampleError
 from playhead.formats.conversation import Conversation, MediaInTokens
 from playhead.formats.media import DecodedMedia, Media
@@ -298,6 +298,17 @@ def test_templates_that_contradict_themselves_are_refused(folder: Path, change: 
     template = messages_recipe(folder)["template"] | change
     with pytest.raises(RecipeError, match=message):
         Recipe.parse(messages_recipe(folder, template=template), folder)
+
+
+def test_an_image_replaced_by_a_larger_one_is_refused_until_it_is_indexed_again(tmp_path: Path) -> None:
+    write_messages(tmp_path / "data", 6)
+    recipe = prepared(tmp_path / "data", epochs=1)
+    write_image(tmp_path / "data" / "media" / "1-0.png", 64, 32, 9)
+    with pytest.raises(SampleError, match="the sample is not as long as planned") as caught:
+        one_pass(recipe)
+    assert "playhead prepare --force" in str(caught.value.fix)
+    prepare(recipe, force=True)
+    assert 32 in [number for batch in one_pass(recipe) for number in batch["image_num_tokens"].tolist()]
 
 
 def test_text_conversations_may_be_truncated(folder: Path, tmp_path: Path) -> None:

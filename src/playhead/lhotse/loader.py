@@ -92,7 +92,7 @@ class CutSampler:
     ) -> None:
         if "substitute" in (recipe.on_error, recipe.on_length_mismatch):
             raise RecipeError(
-                "bad samples are not replaced in torch's DataLoader: nobody would record them",
+                "bad samples are not replaced in torch's DataLoader, where they could not be recorded",
                 found="`on_error` or `on_length_mismatch: substitute`",
                 fix="use playhead.lhotse.DataLoader, or let them raise",
             )

@@ -15,6 +15,7 @@ from playhead.formats import sidecar
 from playhead.formats.contract import WithOtherFiles, WithSidecars
 from playhead.formats.registry import format_of
 from playhead.prepare.fetch_copies import INDEXES, FetchedFile, Fetching, FetchKind, FetchProgress
+from playhead.recipe.by_format import holds_conversations
 from playhead.recipe.tree import Leaf, leaves, map_of, template_of
 from playhead.recipe.values import Recipe
 from playhead.store import Files, SchemeFiles, Stamp, compression_of, is_url, replacing, with_views, writing_to
@@ -159,7 +160,7 @@ def _notes(recipe: Recipe, written: Path) -> Iterator[str]:
 def _names_function(recipe: Recipe, leaf: Leaf) -> bool:
     lengths = [length for length in (leaf.source.length, leaf.source.output_length) if length is not None]
     named = [term.function for length in lengths for term in length.terms]
-    if (found := template_of(recipe, leaf)) is not None:
+    if holds_conversations(leaf.source) and (found := template_of(recipe, leaf)) is not None:
         template, _ = found
         named += [template.function, *(how.function for how in (template.image, template.video) if how is not None)]
     named += [recipe.video, recipe.collate if ":" in recipe.collate else None]
