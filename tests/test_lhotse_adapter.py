@@ -370,6 +370,13 @@ def test_a_sampler_knows_only_states_of_batches_that_were_taken_and_refuses_subs
         CutSampler(Recipe.parse({**recipe.to_dict(), "on_error": "substitute"}))
 
 
+def test_a_batch_size_in_torch_s_data_loader_is_refused(job: Any) -> None:
+    sampler = CutSampler(Recipe.load(job[0]), rank=0, world_size=1)
+    loader = torch.utils.data.DataLoader(sampler.dataset(recognition()), sampler=sampler)
+    with pytest.raises(RecipeError, match="would put these batches into batches once more"):
+        next(iter(loader))
+
+
 def test_a_recording_that_is_missing_is_named_or_replaced(tmp_path: Path) -> None:
     speech(tmp_path, 8).to_file(tmp_path / "cuts.jsonl")
     (tmp_path / "floats.wav").unlink()

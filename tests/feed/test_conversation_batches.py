@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,7 +16,7 @@ import soundfile
 from PIL import Image
 from tokenizers import Tokenizer
 
-from chat_data import messages_recipe, write_messages
+from chat_data import messages_recipe, write_image, write_messages
 from playhead import Loader, Recipe, RecipeError, SampleError
 from playhead.formats.conversation import Conversation, MediaInTokens
 from playhead.formats.media import DecodedMedia, Media
@@ -151,11 +153,33 @@ def test_torch_gets_tensors_and_lists_of_tensors(folder: Path) -> None:
 
 
 def test_images_of_one_size_are_stacked(folder: Path) -> None:
-    recipe = prepared(folder, image={"size": [16, 8], "mode": "L"}, epochs=1)
+    recipe = prepared(folder, image={"size": [16, 8], "mode": "L"}, dtypes={"image": "int16"}, epochs=1)
     for batch in one_pass(recipe):
-        if len(batch["image_positions"]):
-            assert batch["image"].shape == (len(batch["image_positions"]), 8, 16)
-            assert set(batch["image_num_tokens"].tolist()) == {2}
+        assert batch["image"].shape == (len(batch["image_positions"]), 8, 16)
+        assert batch["image"].dtype == np.int16
+        assert set(batch["image_num_tokens"].tolist()) <= {2}
+
+
+def test_images_that_may_differ_in_shape_cannot_have_a_dtype(folder: Path) -> None:
+    with pytest.raises(SampleError, match='field "image" cannot have a dtype'):
+        one_pass(prepared(folder, dtypes={"image": "float32"}, epochs=1))
+
+
+@pytest.mark.parametrize("image", [{}, {"size": [16, 8], "mode": "RGB"}])
+def test_a_batch_without_media_has_the_fields_of_the_others(folder: Path, image: dict[str, Any]) -> None:
+    batches = one_pass(prepared(folder, image=image, batching={"type": "fixed", "size": 2}, epochs=1))
+    without = [batch for batch in batches if not len(batch["audio"]) and not len(batch["image"])]
+    assert without
+    kinds = [
+        {name: (type(batch[name]), np.ndim(batch[name])) for name in batch if name != "image"} for batch in batches
+    ]
+    assert all(found == kinds[0] for found in kinds)
+    assert len({type(batch["image"]) for batch in batches}) == 1
+
+
+def test_a_field_that_no_conversation_has_is_refused_by_name(folder: Path) -> None:
+    with pytest.raises(RecipeError, match=r"dtypes\.audio_positions: no sample has a field"):
+        one_pass(prepared(folder, dtypes={"audio_positions": "int32"}))
 
 
 def test_buckets_of_two_lengths_hold_inputs_and_outputs(folder: Path) -> None:
@@ -222,7 +246,8 @@ def test_without_a_template_a_map_gets_the_conversation_with_decoded_media(folde
 
 
 def test_media_are_left_as_they_are_if_the_recipe_says_so(folder: Path) -> None:
-    decoded, named = (one_pass(prepared(folder, media=media, epochs=1)) for media in (True, False))
+    size = {"size": [16, 8], "mode": "L"}
+    decoded, named = (one_pass(prepared(folder, media=media, image=size, epochs=1)) for media in (True, False))
     for ours, batch in zip(decoded, named, strict=True):
         assert batch["tokens"].tolist() == ours["tokens"].tolist()
         assert all(isinstance(each, Media) for each in [*batch["image"], *batch["audio"]])
@@ -275,6 +300,17 @@ def test_templates_that_contradict_themselves_are_refused(folder: Path, change: 
         Recipe.parse(messages_recipe(folder, template=template), folder)
 
 
+def test_an_image_replaced_by_a_larger_one_is_refused_until_it_is_indexed_again(tmp_path: Path) -> None:
+    write_messages(tmp_path / "data", 6)
+    recipe = prepared(tmp_path / "data", epochs=1)
+    write_image(tmp_path / "data" / "media" / "1-0.png", 64, 32, 9)
+    with pytest.raises(SampleError, match="the sample is not as long as planned") as caught:
+        one_pass(recipe)
+    assert "playhead prepare --force" in str(caught.value.fix)
+    prepare(recipe, force=True)
+    assert 32 in [number for batch in one_pass(recipe) for number in batch["image_num_tokens"].tolist()]
+
+
 def test_text_conversations_may_be_truncated(folder: Path, tmp_path: Path) -> None:
     rows = [
         {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ab" * i}]} for i in range(40)
@@ -313,3 +349,26 @@ def test_a_changed_template_needs_preparing_again_and_a_moved_one_does_not(tmp_p
 def test_conversations_that_are_planned_by_length_need_a_template(folder: Path) -> None:
     with pytest.raises(RecipeError, match=r"(?s)conversations have a length in tokens.*add `template"):
         Recipe.parse(messages_recipe(folder, template=None), folder)
+
+
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_a_script_that_ends_without_closing_its_loader_prints_nothing(folder: Path, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps(prepared(folder).to_dict()))
+    (tmp_path / "script.py").write_text(_UNCLOSED)
+    command = [sys.executable, "script.py", kind]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+_UNCLOSED = """\
+import json, sys
+from pathlib import Path
+import playhead, playhead.torch
+
+if __name__ == "__main__":
+    recipe = playhead.Recipe.parse(json.loads(Path("recipe.json").read_text()))
+    loader = playhead.Loader(recipe, rank=0, world_size=1, workers=2, worker_kind=sys.argv[1])
+    for batch in loader:
+        print(batch.step)
+        break
+"""

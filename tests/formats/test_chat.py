@@ -222,7 +222,7 @@ def test_a_text_that_holds_a_tag_is_refused(folder: Path, text: str) -> None:
 
 
 def test_media_without_a_tag_are_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match=r'conversation "c1": has image, and the template has no tag for it'):
+    with pytest.raises(DataError, match='conversation "c1": holds media of the kind image, and the'):
         make_chat(folder, image=None).counts([talk(("user", image()))], "all", [None])
 
 

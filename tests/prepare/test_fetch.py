@@ -14,6 +14,7 @@ import pytest
 from lhotse import MonoCut
 from lhotse.shar import SharWriter
 
+from chat_data import messages_recipe, write_messages
 from deliveries import deliver
 from lhotse_data import recording
 from loopback import Loopback, serving
@@ -242,6 +243,18 @@ def test_rows_of_a_remote_manifest_may_name_no_more_from_a_copy_than_before(tmp_
     prepare(near, workers=1)
     with pytest.raises(SampleError, match="rows of a remote file may not name local paths"):
         [*Loader(near)]
+
+
+@pytest.mark.parametrize("named", ["template", "image", "neither"])
+def test_a_recipe_whose_template_names_a_function_says_where_it_is_looked_for(tmp_path: Path, named: str) -> None:
+    write_messages(tmp_path / "talks", 3)
+    values = messages_recipe(tmp_path / "talks")
+    if named == "template":
+        values["template"] |= {"file": None, "function": "prompts:plain"}
+    if named == "image":
+        values["template"]["image"] = {"tag": "<|image|>", "function": "prompts:tokens"}
+    report = fetch(Recipe.parse(values, tmp_path / "talks"), tmp_path / "near", dry_run=True)
+    assert ["the recipe names functions" in note for note in report.notes] == ([] if named == "neither" else [True])
 
 
 def test_names_stay_inside_the_directory(tmp_path: Path) -> None:

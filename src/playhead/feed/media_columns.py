@@ -12,13 +12,14 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from playhead.errors import SampleError
 from playhead.feed.numbers import arrays_of
-from playhead.feed.padding import Making, Payload, padded_arrays
+from playhead.feed.padding import Making, Payload, no_arrays, padded_arrays
 from playhead.formats.conversation import MediaInTokens
 from playhead.read.stored import StoredArray
 from playhead.types import Array
 
-_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_UINT8 = np.dtype(np.uint8)
 
 
 def are_media(values: list[Any]) -> TypeGuard[list[MediaInTokens]]:
@@ -42,7 +43,7 @@ def media_columns(
     shift = np.zeros(len(values) + 1, np.int64) if bounds is None else bounds
     positions = [int(shift[i]) + place for i in chosen for place in values[i].positions]
     of_media = making.of(len(media))
-    payload = _values(name, media, values[0], of_media)
+    payload = _values(name, media, values, of_media)
     rates = [rate for i in chosen for rate in values[i].rates or ()]
     if values[0].rates is not None and len(rates) == len(media):
         payload[f"{name}_rates"] = of_media.column(np.array(rates, np.int32))
@@ -56,19 +57,24 @@ def media_columns(
     return payload
 
 
-def _values(name: str, media: list[Any], like: MediaInTokens, making: Making) -> Payload:
+def _values(name: str, media: list[Any], values: list[MediaInTokens], making: Making) -> Payload:
+    """The media, with lengths and a mask where they are padded. Law: a batch without media has the same fields."""
+    like, declared = values[0], making.how.dtypes.get(name)
     if like.dtype is not None:
-        if media:
-            return padded_arrays(name, *arrays_of(name, media, making.how.dtypes.get(name)), making, None)
-        dtype = making.how.dtypes.get(name, np.dtype(like.dtype))
-        return {name: making.array((0, 0), dtype), f"{name}_lengths": making.array((0,), _INT64)}
-    if not like.stacked or not media:
+        if not media:
+            return no_arrays(name, declared or np.dtype(like.dtype), making)
+        return padded_arrays(name, *arrays_of(name, media, declared), making, None)
+    shapes = {each.shape for each in media} if like.shape else {()}  # a map may have changed them
+    if like.shape is None or any(each.shape is None for each in values) or len(shapes) > 1:
+        if declared is not None:
+            raise SampleError(
+                f'field "{name}" cannot have a dtype: its arrays may differ in shape, and are delivered as a list',
+                fix=f"remove `dtypes: {{{name}: ...}}`, or give images one `size` and `mode`",
+            )
         return {name: [making.unbatched(each) for each in media]}
-    dtype, shape = media[0].dtype, media[0].shape
-    if any((each.dtype, each.shape) != (dtype, shape) for each in media):
-        return {name: [making.unbatched(each) for each in media]}
-    out = making.array((len(media), *shape), dtype)
-    for array, place in zip(media, out, strict=True):
+    arrays, dtype = arrays_of(name, media, declared) if media else ([], declared or _UINT8)
+    out = making.array((len(media), *(shapes.pop() if shapes else like.shape)), dtype)
+    for array, place in zip(arrays, out, strict=True):
         if type(array) is StoredArray:
             making.read_later(array, place)
         else:

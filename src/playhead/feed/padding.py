@@ -156,6 +156,11 @@ def padded_arrays(
     return _with_lengths(name, out, sizes, making)
 
 
+def no_arrays(name: str, dtype: Dtype, making: Making) -> Payload:
+    """The fields of `padded_arrays` where there is no array."""
+    return _with_lengths(name, making.array((0, 0), dtype), [], making)
+
+
 def _width(name: str, sizes: list[int], length: int | None) -> int:
     """The width of a padded array: `length`, or that of the longest sample. Law: every sample fits."""
     longest = max(sizes)
@@ -173,7 +178,7 @@ def _with_lengths(name: str, out: Array, sizes: list[int], making: Making) -> Pa
     """A padded array with the lengths of its samples and, if the recipe wants one, its mask."""
     lengths = making.column(np.array(sizes, np.int64))
     found: Payload = {name: out, f"{name}_lengths": lengths}
-    is_padded = min(sizes) < out.shape[1] or making.num_rows > len(sizes)
+    is_padded = min(sizes, default=0) < out.shape[1] or making.num_rows > len(sizes)
     masks = making.how.masks
     if masks == "always" or (masks == "padded" and is_padded):
         found[f"{name}_mask"] = _mask(making.array(out.shape[:2], _BOOL), lengths)

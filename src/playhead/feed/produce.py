@@ -120,7 +120,7 @@ class Producer:
             {name: np.dtype(dtype) for name, dtype in recipe.dtypes.items()},
             recipe.masks,
         )
-        self._recipe, self._map = recipe, blueprint.map
+        self._recipe, self._map, self._files = recipe, blueprint.map, blueprint.files
         self._names_checked = not (recipe.pad_values or recipe.dtypes)
         self._collate = blueprint.collate
         self._as_list = recipe.collate == "list"
@@ -143,7 +143,7 @@ class Producer:
         """Check once, with the first readable sample, that the fields named in the recipe exist."""
         sample = next((sample for sample in samples if sample is not None), None)
         if sample is not None and self._collate is None and not self._as_list:
-            check_named_fields(self._recipe, sample, self._map)
+            check_named_fields(self._recipe, sample, self._map, self._files)
             self._names_checked = True
 
     def _place(self, error: PlayheadError, samples: list[Sample | None], work: Work, incidents: list[Incident]) -> str:

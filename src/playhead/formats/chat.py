@@ -199,7 +199,7 @@ class Chat:
         tags = self._tags
         for kind in {part.kind for part in conversation.media()} - tags.keys():
             raise DataError(
-                f"has {kind}, and the template has no tag for it",
+                f"holds media of the kind {kind}, and the template has no tag for it",
                 fix=f"give `template: {{{kind}: {{tag: ...}}}}`, or leave the row out",
             )
         for turn in conversation.turns:

@@ -100,7 +100,7 @@ def _check(template: TemplateText, path: str, where: str) -> None:
         raise RecipeError(
             f"{where}: the template uses special tokens that have no value",
             found=f"{path}: {', '.join(missing)}",
-            fix=f'give them, for example `variables: {{{missing[0]}: "</s>"}}`, or name the tokenizer_config.json',
+            fix=f'give them, for example `variables: {{{missing[0]}: "..."}}`, or name the tokenizer_config.json',
         )
     if _CLOCK in used and not re.search(rf"{_CLOCK}\s+is\s+(not\s+)?defined", template.text):
         raise RecipeError(
@@ -171,10 +171,16 @@ def _text(template: TemplateText, messages: Sequence[Message], tools: list[Any] 
     try:
         return str(_compiled(template.text).render(messages=list(messages), **given))
     except jinja2.TemplateError as error:
-        raise DataError("the chat template refuses the conversation", found=str(error)[:300]) from error
+        raise DataError(
+            "the chat template refuses the conversation",
+            found=str(error)[:300],
+            fix="correct the row, leave it out (`_skipme`), or change the template",
+        ) from error
     except Exception as error:  # a template can raise anything on values that it does not expect
         raise DataError(
-            "the chat template failed on the conversation", found=f"{type(error).__name__}: {error}"[:300]
+            "the chat template failed on the conversation",
+            found=f"{type(error).__name__}: {error}"[:300],
+            fix="correct the row or the template, or choose what it gets as content: `content: text` or `parts`",
         ) from error
 
 

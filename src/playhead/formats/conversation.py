@@ -90,7 +90,7 @@ class MediaInTokens(Struct, frozen=True):
     """The media of one kind in a sample of tokens, in order.
 
     `positions` are where their first tokens are, `num_tokens` how many tokens stand for each in the plan. Decoded
-    recordings have `rates` and a `dtype`; images of one size are `stacked` in batches.
+    recordings have `rates` and a `dtype`. `shape` is that of every image, if the recipe gives them one size and mode.
     """
 
     media: list[Any]
@@ -98,7 +98,7 @@ class MediaInTokens(Struct, frozen=True):
     num_tokens: list[int]
     rates: list[int] | None = None
     dtype: str | None = None
-    stacked: bool = False
+    shape: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.media)

@@ -92,7 +92,7 @@ class CutSampler:
     ) -> None:
         if "substitute" in (recipe.on_error, recipe.on_length_mismatch):
             raise RecipeError(
-                "bad samples are not replaced in torch's DataLoader: nobody would record them",
+                "bad samples are not replaced in torch's DataLoader, where they could not be recorded",
                 found="`on_error` or `on_length_mismatch: substitute`",
                 fix="use playhead.lhotse.DataLoader, or let them raise",
             )
@@ -159,6 +159,14 @@ class _BatchDataset:
         if self._producer is None or self._producer[0] != os.getpid():
             self._producer = os.getpid(), self._blueprint.build()
         return self._producer[1](Work.from_bytes(work)).payload[_MADE]
+
+    def __getitems__(self, works: list[bytes]) -> Any:
+        """What torch calls to collate items into batches, which these are already."""
+        raise RecipeError(
+            "torch's DataLoader would put these batches into batches once more",
+            found="a DataLoader with a `batch_size`, which is 1 by default",
+            fix="give it `batch_size=None`",
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_blueprint": self._blueprint, "_producer": None}

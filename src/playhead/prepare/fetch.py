@@ -15,7 +15,8 @@ from playhead.formats import sidecar
 from playhead.formats.contract import WithOtherFiles, WithSidecars
 from playhead.formats.registry import format_of
 from playhead.prepare.fetch_copies import INDEXES, FetchedFile, Fetching, FetchKind, FetchProgress
-from playhead.recipe.tree import Leaf, leaves, map_of
+from playhead.recipe.by_format import holds_conversations
+from playhead.recipe.tree import Leaf, leaves, map_of, template_of
 from playhead.recipe.values import Recipe
 from playhead.store import Files, SchemeFiles, Stamp, compression_of, is_url, replacing, with_views, writing_to
 from playhead.store.addresses import without_query
@@ -158,5 +159,9 @@ def _notes(recipe: Recipe, written: Path) -> Iterator[str]:
 
 def _names_function(recipe: Recipe, leaf: Leaf) -> bool:
     lengths = [length for length in (leaf.source.length, leaf.source.output_length) if length is not None]
-    named = map_of(recipe, leaf) is not None or ":" in recipe.collate
-    return named or any(term.function is not None for length in lengths for term in length.terms)
+    named = [term.function for length in lengths for term in length.terms]
+    if holds_conversations(leaf.source) and (found := template_of(recipe, leaf)) is not None:
+        template, _ = found
+        named += [template.function, *(how.function for how in (template.image, template.video) if how is not None)]
+    named += [recipe.video, recipe.collate if ":" in recipe.collate else None]
+    return map_of(recipe, leaf) is not None or any(name is not None for name in named)

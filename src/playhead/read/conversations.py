@@ -14,9 +14,10 @@ from playhead.formats.media import DecodedMedia, Media, MediaKind
 from playhead.formats.rows import Sample
 from playhead.formats.tokens import field_of
 from playhead.read.headers import UndecodedRow
-from playhead.recipe.values import AsConversation
+from playhead.recipe.values import AsConversation, ImageOptions
 
 TOKENS, LOSS_MASK, TAGS = "tokens", "loss_mask", "tags"
+_CHANNELS: dict[str, tuple[int, ...]] = {"L": (), "RGB": (3,), "RGBA": (4,)}
 _IDS = (OWN_ID, "__key__", "audio_filepath")
 
 
@@ -41,7 +42,8 @@ def audio_as_conversation(how: AsConversation, sample: Sample, tags: Mapping[str
 class SampleChat:
     """Turns the conversations of samples into tokens, a loss mask, and media with their places.
 
-    Law: the number of tokens depends on the row alone, so it is the length in the plan.
+    `audio_dtype` is None where media are not decoded. Law: the number of tokens depends on the row alone, so it is the
+    length in the plan.
     """
 
     def __init__(
@@ -50,7 +52,8 @@ class SampleChat:
         self._chat = Chat(spec, digests)
         self._kinds = media_kinds(spec.template)
         self._sizes = _Sizes(headers)
-        self._audio_dtype, self._stacked = audio_dtype, headers.image.size is not None
+        self._audio_dtype = audio_dtype
+        self._image_shape = None if audio_dtype is None else _shape_of(headers.image)
 
     def run(self, samples: list[Sample]) -> tuple[list[Sample], SampleError | None]:
         """The samples in tokens, up to the first that fails, and its error."""
@@ -84,7 +87,15 @@ class SampleChat:
         rates = [each.rate or 0 for each in decoded if isinstance(each, DecodedMedia)] if kind == "audio" else None
         places = [found.positions[i] for i in chosen], [found.num_tokens[i] for i in chosen]
         dtype = self._audio_dtype if kind == "audio" else None
-        return MediaInTokens(values, *places, rates, dtype, kind == "image" and self._stacked)
+        return MediaInTokens(values, *places, rates, dtype, self._image_shape if kind == "image" else None)
+
+
+def _shape_of(image: ImageOptions) -> tuple[int, ...] | None:
+    """The shape of every decoded image; None where it depends on the file."""
+    if image.size is None or image.mode is None:
+        return None
+    width, height = image.size
+    return (height, width, *_CHANNELS[image.mode])
 
 
 class _Sizes:

@@ -12,7 +12,8 @@ from playhead.formats.rows import Sample
 from playhead.index.table import Table
 from playhead.recipe.augment_lengths import changed_milliseconds, may_be_shorter
 from playhead.recipe.augments import Augment, Speed
-from playhead.recipe.tree import Leaf, length_changes, template_of
+from playhead.recipe.by_format import holds_conversations
+from playhead.recipe.tree import Leaf, length_changes, map_of, template_of
 from playhead.recipe.units import LARGEST_LENGTH, ceil_div, readable
 from playhead.recipe.values import Pack, Recipe
 
@@ -180,10 +181,18 @@ def _without_length(sample: Sample, planned: int, recipe: Recipe, leaf: Leaf) ->
 
 
 def _mismatch(recipe: Recipe, leaf: Leaf, planned: int, found: int) -> LengthError:
+    fix = (
+        "measure true lengths (`length: {measure: true}` and `playhead prepare --measure`), "
+        "or set `on_length_mismatch: truncate` or `substitute`"
+    )
+    if holds_conversations(leaf.source) and template_of(recipe, leaf) is not None and map_of(recipe, leaf) is None:
+        fix = (
+            "run `playhead prepare --force` if its media changed since they were indexed, "
+            "or set `on_length_mismatch: substitute`"
+        )
     return LengthError(
         f'the sample is not as long as planned: field "{recipe.sequence}"',
         found=readable(found, leaf.unit),
         expected=f"{readable(planned, leaf.unit)}, its length in the index",
-        fix="measure true lengths (`length: {measure: true}` and `playhead prepare --measure`), "
-        "or set `on_length_mismatch: truncate` or `substitute`",
+        fix=fix,
     )
