@@ -141,11 +141,11 @@ def test_context_and_system_prompt_are_tags(tmp_path: Path, tags: Any, turns: An
     assert found.tags == {"lang": "pl", "n": 3, **tags}
 
 
-def test_tags_of_the_row_are_those_of_its_custom_fields(tmp_path: Path) -> None:
+def test_custom_fields_are_tags_of_the_row_and_make_no_turns(tmp_path: Path) -> None:
     custom = {"system_prompt": "from the row", "context": "row's", "lang": "pl", "_skipme": False}
     write_jsonl(tmp_path / "mm.jsonl", [row("c", audio_turn("a.wav"), custom=custom)])
     (found,) = conversations(tmp_path, {**SOURCE, "tags": {"context": "the source's"}})
-    assert found.turns == (system("from the row"), user("the source's", named("a.wav", tmp_path)))
+    assert found.turns == (user("the source's", named("a.wav", tmp_path)),)
     assert found.tags == {"system_prompt": "from the row", "context": "the source's", "lang": "pl"}
 
 

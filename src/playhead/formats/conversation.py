@@ -138,11 +138,12 @@ def make_conversation(
     conversation_id: str,
     turns: Iterable[Turn],
     tags: Mapping[str, Any],
+    own_tags: Mapping[str, Any],
     *,
     merge: bool = True,
     tools: list[Any] | None = None,
 ) -> Conversation:
-    """A conversation with the context and the system prompt of its tags.
+    """A conversation with the context and the system prompt among the tags of its source; `own_tags` are its row's.
 
     A `context` is a text of the user before audio that begins the conversation; a `system_prompt` comes first, if the
     conversation has no system turn there. Turns of one role in a row are one turn, if `merge` is true.
@@ -155,7 +156,7 @@ def make_conversation(
         given.insert(0, Turn(USER, (context,)))
     if system_prompt is not None and given[0].role != SYSTEM:
         given.insert(0, Turn(SYSTEM, (system_prompt,)))
-    return Conversation(conversation_id, tuple(_merged(given) if merge else given), dict(tags), tools)
+    return Conversation(conversation_id, tuple(_merged(given) if merge else given), {**own_tags, **tags}, tools)
 
 
 def _tag(tags: Mapping[str, Any], name: str) -> str | None:

@@ -258,8 +258,7 @@ def list_of(value: Any, what: str) -> list[Any]:
     return list(value)
 
 
-def row_tags(row: Mapping[str, Any], tags: Mapping[str, Any]) -> dict[str, Any]:
-    """The tags of a row: its `custom` fields, and over them those of the source."""
+def own_tags(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The tags of a row: its `custom` fields."""
     custom = row.get("custom")
-    own = {name: value for name, value in custom.items() if name != SKIP} if isinstance(custom, dict) else {}
-    return {**own, **tags}
+    return {name: value for name, value in custom.items() if name != SKIP} if isinstance(custom, dict) else {}

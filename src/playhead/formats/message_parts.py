@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from playhead.errors import DataError
 from playhead.formats.conversation import Conversation, MediaPart, Part, Turn, make_conversation, role_of, seconds_of
-from playhead.formats.conversation_lines import NamedMedia, list_of, row_tags, text_of
+from playhead.formats.conversation_lines import NamedMedia, list_of, own_tags, text_of
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.nemo import SKIP, is_skipped
 
@@ -40,7 +40,7 @@ def parse_messages(
     turns = [_turn(entry, named) for entry in list_of(_plain(row.get(options.field)), f'"{options.field}"')]
     tools = row.get("tools")
     return make_conversation(
-        row_id, turns, row_tags(row, tags), merge=False, tools=tools if isinstance(tools, list) else None
+        row_id, turns, tags, own_tags(row), merge=False, tools=tools if isinstance(tools, list) else None
     )
 
 

@@ -14,7 +14,7 @@ from playhead.formats.conversation_lines import (
     LineOptions,
     NamedMedia,
     list_of,
-    row_tags,
+    own_tags,
     text_of,
 )
 from playhead.formats.nemo_tarred import TAR
@@ -27,7 +27,7 @@ def parse_multimodal(
 ) -> Conversation:
     """`{"id", "conversations": [{"value", "from", "type", "duration"?, "offset"?}], "custom"?}`."""
     turns = [_turn(entry, named) for entry in list_of(row.get("conversations"), '"conversations"')]
-    return make_conversation(row_id, turns, row_tags(row, tags))
+    return make_conversation(row_id, turns, tags, own_tags(row))
 
 
 def _turn(entry: Mapping[str, Any], named: NamedMedia) -> Turn:

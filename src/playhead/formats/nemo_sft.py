@@ -11,7 +11,7 @@ from msgspec import Struct
 from playhead.errors import DataError
 from playhead.formats.collect import ROW_ID
 from playhead.formats.conversation import SYSTEM, USER, Conversation, Turn, make_conversation, role_of
-from playhead.formats.conversation_lines import ConversationLines, NamedMedia, list_of, row_tags, text_of
+from playhead.formats.conversation_lines import ConversationLines, NamedMedia, list_of, own_tags, text_of
 from playhead.formats.registry import register
 from playhead.formats.rows import Sample
 
@@ -47,7 +47,7 @@ def parse_sft(
     system = row.get("system")
     if system:
         turns.insert(0, Turn(SYSTEM, (text_of(system, '"system"'),)))
-    return make_conversation(row_id, turns, row_tags(row, tags))
+    return make_conversation(row_id, turns, tags, own_tags(row))
 
 
 register("nemo_sft", default_id=ROW_ID, raw_members=False, options=TextLineOptions, conversations=True)(

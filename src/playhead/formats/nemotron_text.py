@@ -10,7 +10,7 @@ from playhead.formats.collect import ROW_ID
 from playhead.formats.contract import Chunk, RowReader, ScanLimits, Section
 from playhead.formats.conversation import Conversation, Turn, make_conversation, role_of
 from playhead.formats.conversation_lines import TRACK as LINES
-from playhead.formats.conversation_lines import ConversationLines, NamedMedia, list_of, row_tags, text_of
+from playhead.formats.conversation_lines import ConversationLines, NamedMedia, list_of, own_tags, text_of
 from playhead.formats.conversation_tars import ConversationTars
 from playhead.formats.media import Media
 from playhead.formats.nemo_sft import TextLineOptions
@@ -33,7 +33,7 @@ def parse_nemotron(
         Turn(role_of(entry.get("sender")), (_text(entry.get("fragments", [])),))
         for entry in list_of(row.get("conversation"), '"conversation"')
     ]
-    return make_conversation(row_id, turns, row_tags(row, tags))
+    return make_conversation(row_id, turns, tags, own_tags(row))
 
 
 def _text(fragments: Any) -> str:

@@ -25,7 +25,7 @@ from playhead.formats.conversation_lines import (
     ConversationLines,
     NamedMedia,
     list_of,
-    row_tags,
+    own_tags,
     text_of,
 )
 from playhead.formats.nemo_tarred import TAR
@@ -89,7 +89,7 @@ def parse_with_sounds(
             if text.strip():
                 parts.append(text.strip())
         turns.append(Turn(role, tuple(parts) or ("",)))
-    return make_conversation(row_id, turns, row_tags(row, tags))
+    return make_conversation(row_id, turns, tags, own_tags(row))
 
 
 def _split(text: str, pattern: re.Pattern[str] | None) -> list[str]:
