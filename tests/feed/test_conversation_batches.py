@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -349,26 +347,3 @@ def test_a_changed_template_needs_preparing_again_and_a_moved_one_does_not(tmp_p
 def test_conversations_that_are_planned_by_length_need_a_template(folder: Path) -> None:
     with pytest.raises(RecipeError, match=r"(?s)conversations have a length in tokens.*add `template"):
         Recipe.parse(messages_recipe(folder, template=None), folder)
-
-
-@pytest.mark.parametrize("kind", ["process", "thread"])
-def test_a_script_that_ends_without_closing_its_loader_prints_nothing(folder: Path, tmp_path: Path, kind: str) -> None:
-    (tmp_path / "recipe.json").write_text(json.dumps(prepared(folder).to_dict()))
-    (tmp_path / "script.py").write_text(_UNCLOSED)
-    command = [sys.executable, "script.py", kind]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
-
-
-_UNCLOSED = """\
-import json, sys
-from pathlib import Path
-import playhead, playhead.torch
-
-if __name__ == "__main__":
-    recipe = playhead.Recipe.parse(json.loads(Path("recipe.json").read_text()))
-    loader = playhead.Loader(recipe, rank=0, world_size=1, workers=2, worker_kind=sys.argv[1])
-    for batch in loader:
-        print(batch.step)
-        break
-"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import count
@@ -148,8 +147,8 @@ class Delivery:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if hasattr(self, "_pool") and not _is_finalizing():  # modules may be gone; workers end with their parent
+    def __del__(self) -> None:
+        if hasattr(self, "_pool"):
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:

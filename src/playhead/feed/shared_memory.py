@@ -14,7 +14,6 @@ import mmap
 import os
 import secrets
 import struct
-import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -64,9 +63,8 @@ class SharedBuffers:
     def __len__(self) -> int:
         return len(self._descriptors) - len(self._retired)
 
-    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not _is_finalizing():  # modules may be gone; the system closes descriptors
-            self.close()
+    def __del__(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """Close all buffers and the pipe. Arrays that the user holds keep their memory."""
@@ -184,14 +182,9 @@ def out_of_resources(problem: str, error: OSError) -> StoreError:
     return StoreError(problem, found=str(error), fix=fix)
 
 
-def _released(
-    buffers: weakref.ref[SharedBuffers],
-    number: int,
-    _: object,
-    is_finalizing: Callable[[], bool] = sys.is_finalizing,
-) -> None:
+def _released(buffers: weakref.ref[SharedBuffers], number: int, _: object) -> None:
     found = buffers()
-    if found is not None and not is_finalizing():
+    if found is not None:
         found.released(number)
 
 
