@@ -156,6 +156,12 @@ def test_rows_of_audio_are_questions_and_answers(tmp_path: Path, write: Any, for
     assert all_lengths(table_of(recipe)) == [len(sample["tokens"]) for sample in samples]
 
 
+def test_audio_of_members_is_decoded_where_members_are_left_as_bytes(tmp_path: Path) -> None:
+    source = with_form(webdataset(tmp_path), "transcript")
+    for i, sample in enumerate(delivered(recipe_of(tmp_path, source, template=write_chat(tmp_path), decode=False))):
+        check_delivered(sample, expected(i, "transcript"), [SOUNDS[i]])
+
+
 @each_format
 def test_tags_of_the_source_stand_over_fields_of_the_row(tmp_path: Path, write: Any) -> None:
     source = write(tmp_path)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from playhead.errors import DataError, RecipeError
 from playhead.formats.chat_template import Message, Rendered, Span, TemplateText, last_turn, read_template, render
-from playhead.formats.conversation import Conversation, MediaPart, conversation_of_audio
+from playhead.formats.conversation import Conversation, MediaPart, conversation_of_audio, naming
 from playhead.formats.lengths import UNKNOWN, num_patches, whole_number
 from playhead.formats.media import Media, MediaKind
 from playhead.formats.tokens import tokenizer_of
@@ -74,12 +74,6 @@ class MediaSizes(Protocol):
     def video_bytes_of(self, media: Media) -> bytes: ...
 
 
-class ConversationRow(Protocol):
-    """A row of a format of conversations, as a scan sees it."""
-
-    def conversation(self, tags: Mapping[str, Any]) -> Conversation: ...
-
-
 class ChatTokens(NamedTuple):
     """A conversation in tokens: which are trained on, and of each medium its kind, place and number of tokens."""
 
@@ -121,33 +115,38 @@ class Chat:
         encoded = self._encode(conversations, with_last=turns != "all")
         found = np.empty(len(conversations), np.uint32)
         for i, (conversation, each) in enumerate(zip(conversations, encoded, strict=True)):
-            first = each.last if turns == "output" else 0
-            end = each.last if turns == "input" else len(each.tokens)
-            places = self._places(conversation, each.tokens).tolist()
-            counted = [
-                self._num_tokens(conversation, part, sizes[i])
-                for part, place in zip(conversation.media(), places, strict=True)
-                if first <= place < end
-            ]
-            if None in counted and turns == "output":
-                raise _of(conversation, _undeclared())
-            length = end - first + sum(number - 1 for number in counted if number is not None)
-            if length > LARGEST_LENGTH:
-                raise _of(conversation, DataError("is too long", found=f"{length:,} tokens"))
-            found[i] = UNKNOWN if None in counted else length
+            with naming(conversation.id):
+                found[i] = self._count(conversation, each, turns, sizes[i])
         return found
+
+    def _count(self, conversation: Conversation, encoded: _Encoded, turns: Turns, sizes: MediaSizes | None) -> int:
+        first = encoded.last if turns == "output" else 0
+        end = encoded.last if turns == "input" else len(encoded.tokens)
+        places = self._places(conversation, encoded.tokens).tolist()
+        counted = [
+            self._num_tokens(part, sizes)
+            for part, place in zip(conversation.media(), places, strict=True)
+            if first <= place < end
+        ]
+        if None in counted and turns == "output":
+            raise _undeclared()
+        length = end - first + sum(number - 1 for number in counted if number is not None)
+        if length > LARGEST_LENGTH:
+            raise DataError("is too long", found=f"{length:,} tokens")
+        return UNKNOWN if None in counted else length
 
     def tokenized(self, conversations: Sequence[Conversation], sizes: MediaSizes) -> list[ChatTokens]:
         """The tokens to deliver; media are decoded, or their headers are read."""
-        return [
-            self._delivered(conversation, each, sizes)
-            for conversation, each in zip(conversations, self._encode(conversations), strict=True)
-        ]
+        found = []
+        for conversation, each in zip(conversations, self._encode(conversations), strict=True):
+            with naming(conversation.id):
+                found.append(self._delivered(conversation, each, sizes))
+        return found
 
     def _delivered(self, conversation: Conversation, encoded: _Encoded, sizes: MediaSizes) -> ChatTokens:
         media = list(conversation.media())
         places = self._places(conversation, encoded.tokens)
-        numbers = [self._num_tokens(conversation, part, sizes) or 1 for part in media]
+        numbers = [self._num_tokens(part, sizes) or 1 for part in media]
         repeats = np.ones(len(encoded.tokens), np.int64)
         trained = encoded.trained.copy()
         trained[places] = False  # a placeholder stands for media: it is never a target
@@ -165,13 +164,11 @@ class Chat:
         texts: list[str] = []
         marks: list[tuple[list[Span], int]] = []
         for conversation in conversations:
-            try:
+            with naming(conversation.id):
                 messages = self._messages(conversation)
                 found: Rendered = render(self.spec.text, messages, conversation.tools)
                 last = last_turn(self.spec.text, messages, conversation.tools, found) if with_last else 0
                 _check_unicode(found.text)
-            except DataError as error:
-                raise _of(conversation, error) from error
             texts.append(found.text)
             marks.append((found.trained, last))
         encoded = self._model.encode_batch(texts, add_special_tokens=False) if texts else []
@@ -196,7 +193,7 @@ class Chat:
 
     def _with_placeholders(self, conversation: Conversation) -> Conversation:
         """The conversation with its locator tags; one that a text holds, or that is not given, is refused."""
-        tags = self._tags
+        tags = self._template.media_tags
         for kind in {part.kind for part in conversation.media()} - tags.keys():
             raise DataError(
                 f"holds media of the kind {kind}, and the template has no tag for it",
@@ -213,23 +210,16 @@ class Chat:
                     )
         return replace(conversation, placeholders=tags)
 
-    @cached_property
-    def _tags(self) -> dict[MediaKind, str]:
-        given = {"audio": self._template.audio, "image": self._template.image, "video": self._template.video}
-        return {kind: how.tag for kind, how in given.items() if how is not None}  # type: ignore[misc]
-
     def _by_function(self, conversation: Conversation) -> _Encoded:
         """Tokens of the pairs that the user's function returns; each text is tokenized on its own."""
         name = self._template.function or ""
-        try:
+        with naming(conversation.id):
             given = self._with_placeholders(conversation)
             try:
                 pairs = list(self._function(given))
             except Exception as error:
                 raise DataError(f"the template {name} failed", found=f"{type(error).__name__}: {error}") from error
             pieces = [(self._piece(text, name), bool(trained)) for text, trained in map(_pair, pairs)]
-        except DataError as error:
-            raise _of(conversation, error) from error
         tokens = np.concatenate([np.empty(0, np.int64), *(ids for ids, _ in pieces)])
         trained = np.concatenate([np.empty(0, np.bool_), *(np.full(len(ids), loss) for ids, loss in pieces)])
         last = len(tokens) - (len(pieces[-1][0]) if pieces else 0)
@@ -256,7 +246,7 @@ class Chat:
     @cached_property
     def _model(self) -> Any:
         model = tokenizer_of(self._template.tokenizer, self._digest)
-        for kind, tag in self._tags.items():
+        for kind, tag in self._template.media_tags.items():
             ids = model.encode(f"a{tag}b", add_special_tokens=False).ids
             if ids.count(model.token_to_id(tag)) != 1:
                 raise RecipeError(
@@ -269,37 +259,33 @@ class Chat:
     def _places(self, conversation: Conversation, tokens: IntArray) -> Array:
         """Where the placeholders are. Law: one for each medium, in order."""
         media = [part.kind for part in conversation.media()]
-        ids = {int(self._model.token_to_id(tag)): kind for kind, tag in self._tags.items()}
+        ids = {int(self._model.token_to_id(tag)): kind for kind, tag in self._template.media_tags.items()}
         places = np.flatnonzero(np.isin(tokens, list(ids)))
         found = [ids[int(token)] for token in tokens[places]]
         if found != media:
-            error = DataError(
+            raise DataError(
                 "the template does not write one placeholder for each medium",
                 found=f"placeholders: {', '.join(found) or 'none'}",
                 expected=f"media in order: {', '.join(media) or 'none'}",
                 fix="name the tags that the template writes, or set `content: parts` for a template that writes them",
             )
-            raise _of(conversation, error)
         return places
 
-    def _num_tokens(self, conversation: Conversation, part: MediaPart, sizes: MediaSizes | None) -> int | None:
+    def _num_tokens(self, part: MediaPart, sizes: MediaSizes | None) -> int | None:
         """How many tokens a medium has; None if its header is needed to know."""
         template = self._template
-        try:
-            if part.kind == "audio":
-                assert template.audio is not None
-                seconds = part.seconds
-                if seconds is None:
-                    if sizes is None:
-                        return None
-                    seconds = sizes.seconds_of(part.media)  # type: ignore[arg-type]
-                whole_number(seconds, "seconds", "the duration of the audio")
-                return max(1, ceil(seconds / template.audio.token_equivalent_duration))
+        if part.kind != "audio":
             how = template.image if part.kind == "image" else template.video
             assert how is not None
             return _visual_tokens(how, part, sizes)
-        except DataError as error:
-            raise _of(conversation, error) from error
+        assert template.audio is not None
+        seconds = part.seconds
+        if seconds is None:
+            if sizes is None:
+                return None
+            seconds = sizes.seconds_of(part.media)  # type: ignore[arg-type]
+        whole_number(seconds, "seconds", "the duration of the audio")
+        return max(1, ceil(seconds / template.audio.token_equivalent_duration))
 
 
 def _undeclared() -> DataError:
@@ -353,15 +339,3 @@ def _check_unicode(text: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise DataError("a text is not valid Unicode", found=str(error)[:120]) from error
-
-
-def _of(conversation: Conversation, error: DataError) -> DataError:
-    """The error with the id of the conversation."""
-    problem = f'conversation "{conversation.id}": {error.problem}' if conversation.id else error.problem
-    return DataError(problem, found=error.found, expected=error.expected, fix=error.fix)
-
-
-def media_kinds(template: Template) -> list[MediaKind]:
-    """The kinds of media that conversations of a template may have."""
-    given = {"audio": template.audio, "image": template.image, "video": template.video}
-    return [kind for kind, how in given.items() if how is not None]  # type: ignore[misc]

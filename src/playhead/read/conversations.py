@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from playhead.errors import DataError, SampleError
-from playhead.formats.chat import Chat, ChatSpec, ChatTokens, media_kinds
+from playhead.formats.chat import Chat, ChatSpec, ChatTokens
 from playhead.formats.collect import OWN_ID
 from playhead.formats.conversation import CONVERSATION, Conversation, MediaInTokens, conversation_of_audio
 from playhead.formats.media import DecodedMedia, Media, MediaKind
@@ -50,7 +50,7 @@ class SampleChat:
         self, spec: ChatSpec, digests: Mapping[str, str], headers: UndecodedRow, audio_dtype: str | None
     ) -> None:
         self._chat = Chat(spec, digests)
-        self._kinds = media_kinds(spec.template)
+        self._kinds = list(spec.template.media_tags)
         self._sizes = _Sizes(headers)
         self._audio_dtype = audio_dtype
         self._image_shape = None if audio_dtype is None else _shape_of(headers.image)

@@ -12,11 +12,18 @@ from playhead.read.conversations import audio_as_conversation
 from playhead.read.decode import decoded_until, with_media
 from playhead.read.media import decode_media
 from playhead.read.media_rules import media_rules
+from playhead.recipe.by_format import format_holds_conversations
 from playhead.recipe.tree import Leaf, audio_conversations
-from playhead.recipe.values import Recipe
+from playhead.recipe.values import Recipe, Source
 from playhead.store import Files
 
-_FOLDERS = ("data_folder", "audio_root")  # options that say where media are: rows may name what is in them
+_FOLDERS = ("data_folder", "audio_root")
+
+
+def media_folders(source: Source) -> list[str]:
+    """The folders that options of conversations name: rows may name what is in them."""
+    given = [source.options.get(name, []) for name in _FOLDERS] if format_holds_conversations(source) else []
+    return [path for paths in given for path in paths]
 
 
 class RowDecoder:
@@ -28,7 +35,7 @@ class RowDecoder:
         self._files = files
         self._raw_members = found.raw_members
         self._decodes = recipe.decode and found.raw_members
-        folders = [f"{path.rstrip('/')}/" for name in _FOLDERS for path in leaf.source.options.get(name, ())]
+        folders = [f"{path.rstrip('/')}/" for path in media_folders(leaf.source)]
         self.rules = media_rules([*leaf.source.path, *folders], recipe.media, recipe.length_tolerance)
         self._media = self.rules if recipe.media is not False else None
         self._takes_extents = self._decodes if found.raw_members else self._media is not None
@@ -42,7 +49,7 @@ class RowDecoder:
     @property
     def may_hold_media(self) -> bool:
         """Whether samples may hold media; checked after every read."""
-        return self._decodes or getattr(self._reader, "has_media", True)
+        return self._decodes or self._as_conversation is not None or getattr(self._reader, "has_media", True)
 
     @property
     def has_choices(self) -> bool:

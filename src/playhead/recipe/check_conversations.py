@@ -55,9 +55,8 @@ def _check_source(recipe: Recipe, leaf: Leaf, template: Template | None) -> None
             found="`expand_placeholders: false` with batching of type pack",
             fix="remove `expand_placeholders: false`, or choose another batching",
         )
-    media = template.audio or template.image or template.video
     truncates = leaf.batching.overlong == "truncate" or recipe.on_length_mismatch == "truncate"
-    if media and truncates:
+    if template.media_tags and truncates:
         key = "overlong" if leaf.batching.overlong == "truncate" else "on_length_mismatch"
         raise RecipeError(
             f"{name}: conversations with media cannot be truncated",
@@ -114,13 +113,11 @@ def _check_template(template: Template, where: str) -> None:
             raise RecipeError(
                 f"{where}.{key}: must be on a local disk", found=path, fix="download the file, and give its path"
             )
-    given = {"audio": template.audio, "image": template.image, "video": template.video}
-    tags = [how.tag for how in given.values() if how is not None]
+    tags = list(template.media_tags.values())
     if len(set(tags)) < len(tags) or not all(tags):
         raise RecipeError(f"{where}: each kind of media needs a tag of its own", found=", ".join(map(repr, tags)))
-    for kind in ("image", "video"):
-        how = given[kind]
-        if isinstance(how, VisualTokens):
+    for kind, how in (("image", template.image), ("video", template.video)):
+        if how is not None:
             _check_visual(how, kind, f"{where}.{kind}")
 
 

@@ -70,7 +70,7 @@ def _pieces(text: str) -> Iterator[str]:
     plain = 0
     i = 0
     while i < len(text):
-        end = _closing(text, i) if text[i] == "{" else None
+        end = closing(text, i) if text[i] == "{" else None
         if end is None:
             i += 1
             continue
@@ -82,7 +82,8 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[plain:]
 
 
-def _closing(text: str, opening: int) -> int | None:
+def closing(text: str, opening: int) -> int | None:
+    """Where the brace that opens at a place is closed; None if it is not."""
     depth = 0
     for i in range(opening, len(text)):
         depth += (text[i] == "{") - (text[i] == "}")

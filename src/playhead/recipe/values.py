@@ -146,6 +146,18 @@ class Template(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     video: VisualTokens | None = None
     expand_placeholders: bool = True
 
+    @property
+    def media_tags(self) -> dict[Literal["audio", "image", "video"], str]:
+        """The tags of the kinds of media that conversations may have."""
+        found: dict[Literal["audio", "image", "video"], str] = {}
+        if self.audio is not None:
+            found["audio"] = self.audio.tag
+        if self.image is not None:
+            found["image"] = self.image.tag
+        if self.video is not None:
+            found["video"] = self.video.tag
+        return found
+
 
 class AsConversation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rows of audio as conversations: the user gives a context and the audio, the assistant answers with its text.

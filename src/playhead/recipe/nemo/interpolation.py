@@ -12,6 +12,7 @@ from typing import Any
 
 from playhead.errors import RecipeError
 from playhead.recipe.environment import escape
+from playhead.recipe.patterns import closing
 
 Path = tuple[str | int, ...]
 
@@ -91,7 +92,7 @@ class Document:
                 if plain:
                     yield plain, False
                     plain = ""
-                end = _closing(text, i + 1)
+                end = closing(text, i + 1)
                 if end is None:
                     raise self._error(path, "an interpolation is not closed", text)
                 yield text[i + 2 : end], True
@@ -164,15 +165,6 @@ def _found_in(value: Any, keys: Path, here: Path) -> tuple[Any, Path] | None:
     for key in keys:
         value, here = _inside(value, key), (*here, key)
     return None if value is _ABSENT else (value, here)
-
-
-def _closing(text: str, opening: int) -> int | None:
-    depth = 0
-    for i in range(opening, len(text)):
-        depth += (text[i] == "{") - (text[i] == "}")
-        if depth == 0:
-            return i
-    return None
 
 
 def _as_text(value: Any) -> str:
