@@ -23,21 +23,27 @@ test: lint
 # For everyday work: no commands, no kills, no clusters or servers, and a third of the examples.
 SLOW := tests/golden/test_golden_payloads.py tests/index/test_damage.py tests/laws/test_loader_laws.py \
   tests/laws/test_real_files.py tests/read/test_codecs.py tests/read/test_images.py tests/store/test_files_contract.py \
-  tests/store/test_remote.py
+  tests/store/test_remote.py tests/store/test_aistore.py tests/store/test_objects.py tests/store/test_real_servers.py
 test-quick: $(TEST)
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) $(SLOW:%=--ignore %) tests/deal tests/golden tests/index tests/laws tests/read \
 	  tests/resolve tests/recipe tests/store
 
-# A browser is installed where we may; where we may not, the tests that need one say so.
+# A browser and servers of objects are installed where we may; where we may not, the tests that need them say so.
+# nginx is installed without being started: tests start their own.
+DEBIAN := chromium:chromium nginx:nginx iproute2:tc # a package, and a command of it
+APT := DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends
 test-full: $(TEST)
-	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	  && apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium \
-	  >/dev/null; } || echo "chromium is not installed and cannot be installed here"
-	@$(BIN)/python -m pytest -m full
+	@for each in $(DEBIAN); do PATH="$$PATH:/usr/sbin" command -v $${each#*:} >/dev/null || { test "$$(id -u)" = 0 \
+	  && command -v apt-get >/dev/null && apt-get -qq update && RUNLEVEL=1 $(APT) $${each%:*} >/dev/null; } \
+	  || echo "$${each%:*} is not installed and cannot be installed here"; done
+	@test -x $(VENV)/node_modules/.bin/azurite-blob || { command -v npm >/dev/null \
+	  && npm install --silent --no-fund --no-audit --prefix $(VENV) azurite >/dev/null; } \
+	  || echo "azurite is not installed and cannot be installed here"
+	@$(PYTEST) -m full
 
 # Lightning and transformers are heavy: they are installed when first asked for, beside the same torch.
 test-trainers: $(TRAINERS)
-	@$(BIN)/python -m pytest -m trainers
+	@$(PYTEST) -m trainers
 
 lint: $(TEST)
 	@$(BIN)/ruff check

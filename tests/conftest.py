@@ -30,6 +30,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# A client without credentials would ask a cloud's metadata service for some: tests ask nobody but this machine.
+os.environ |= {"AWS_METADATA_ENDPOINT": "http://127.0.0.1:9", "AZURE_MSI_ENDPOINT": "http://127.0.0.1:9"}
+
 # The tests of a file stay together, for they share what they have made. Of the rest of the rule:
 _PAGES = "test_docs.py"  # pages share nothing
 _RAY_FILES = ("jobs/test_engines.py", "curate/test_curate_everywhere.py", "curate/test_shards.py")  # one cluster

@@ -30,7 +30,12 @@ class Loopback:
     without_ranges: bool = False
     shortened: int = 0  # bytes that are missing in answers to ranges
     silent_seconds: float = 0.0  # before every answer
+    refuses_conditions: bool = False  # whatever the tag is
     requests: list[str] = field(default_factory=list)
+    answered: list[int] = field(default_factory=list)  # statuses
+    sent_bytes: int = 0  # of bodies
+    at_once: int = 0
+    most_at_once: int = 0
 
     @property
     def address(self) -> str:
@@ -48,13 +53,14 @@ class Loopback:
 
 
 @contextmanager
-def serving(objects: dict[str, bytes]) -> Iterator[Loopback]:
+def serving(objects: dict[str, bytes], port: int = 0) -> Iterator[Loopback]:
+    """A server of these objects, on a free port unless one is given."""
     loopback = Loopback(objects)
 
     class Handler(_Handler):
         served = loopback
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         loopback.port = server.server_port
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -71,6 +77,15 @@ class _Handler(BaseHTTPRequestHandler):
     served: Loopback
 
     def do_GET(self) -> None:
+        served = self.served
+        served.at_once += 1
+        served.most_at_once = max(served.most_at_once, served.at_once)
+        try:
+            self._get()
+        finally:
+            served.at_once -= 1
+
+    def _get(self) -> None:
         served, address = self.served, urlsplit(self.path)
         path, query = unquote(address.path), parse_qs(address.query)
         served.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
@@ -92,6 +107,10 @@ class _Handler(BaseHTTPRequestHandler):
             "ETag": f'"{hashlib.sha256(data).hexdigest()[:16]}"',
             "Last-Modified": "Sun, 01 Nov 2026 12:00:00 GMT",
         }
+        condition = self.headers.get("If-Match")
+        if condition is not None and (self.served.refuses_conditions or condition != about["ETag"]):
+            self._answer(412, b"")
+            return
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if wanted is None or self.served.without_ranges:
             self._answer(200, data, about)
@@ -123,12 +142,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
+        self.served.answered.append(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "HEAD":
             return
+        self.served.sent_bytes += len(body)
         if self.served.cuts and 200 <= status < 300:
             self.wfile.write(body[: self.served.cuts.pop(0)])
             self.close_connection = True

@@ -137,7 +137,7 @@ def test_a_sidecar_of_an_object_is_beside_it_in_the_store(tmp_path: Path) -> Non
     prepare(recipe)
     assert table_of(recipe).num_rows == 2
     MEMORY.remove("memory://sidecars/a.jsonl.idx")
-    with pytest.raises(PrepareError, match="`indexes_root` in the recipe: a local directory"):
+    with pytest.raises(PrepareError, match="`indexes_root` in the recipe: a local directory or a bucket"):
         prepare(recipe, sidecars=True)
 
 

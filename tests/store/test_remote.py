@@ -14,7 +14,8 @@ import pytest
 
 from loopback import Loopback, serving
 from playhead.errors import DataError, PlayheadError, StoreError
-from playhead.store import Ranges, RemoteFiles, SchemeFiles, list_files, open_file
+from playhead.store import Ranges, RemoteFiles, SchemeFiles, clients, list_files, open_file
+from playhead.store.addresses import address_of
 from playhead.store.remote import MOST_BYTES, list_remote
 
 FILES = RemoteFiles()
@@ -59,18 +60,58 @@ def test_a_large_range_is_read_in_requests_that_no_time_out_can_reach(server: Lo
     file = open_file(FILES, "s3://bucket/large")
     server.requests.clear()
     assert file.read(1, len(large)) == large[1:]
-    assert len(server.requests) == 3
+    assert sorted(server.requests) == [
+        *sorted(
+            f"GET /bucket/large bytes={first}-{min(first + MOST_BYTES, len(large)) - 1}"
+            for first in range(1, len(large), MOST_BYTES)
+        ),
+        "HEAD /bucket/large",
+    ]
+    server.requests.clear()
     buffer = memoryview(bytearray(len(large)))
     FILES.read(file.path, file.stamp, Ranges([0], [len(large)]), [buffer])
     assert buffer == large
-    assert len(server.requests) == 6
+    assert len(server.requests) == 4
 
 
-def test_a_stamped_object_is_read_in_a_request_for_each_range_that_is_not_empty(server: Loopback) -> None:
+def test_several_ranges_are_a_request_each_and_one_that_asks_whether_the_object_changed(server: Loopback) -> None:
     stamp = FILES.stamp("s3://bucket/big")
     server.requests.clear()
     FILES.read("s3://bucket/big", stamp, Ranges([5, 3, 900], [5, 10, 1000]))
-    assert server.requests == ["GET /bucket/big bytes=3-9", "GET /bucket/big bytes=900-999"]
+    assert sorted(server.requests[:2]) == ["GET /bucket/big bytes=3-9", "GET /bucket/big bytes=900-999"]
+    assert server.requests[2:] == ["HEAD /bucket/big"]
+
+
+def test_one_range_is_one_request_and_none_is_none(server: Loopback) -> None:
+    stamp = FILES.stamp("s3://bucket/big")
+    server.requests.clear()
+    FILES.read("s3://bucket/big", stamp, Ranges([5, 3], [5, 10]))
+    FILES.read("s3://bucket/big", stamp, Ranges([5], [5]))
+    assert server.requests == ["GET /bucket/big bytes=3-9"]
+
+
+def test_an_object_known_by_its_tag_is_asked_for_by_it(big: str, server: Loopback) -> None:
+    file = open_file(FILES, big)
+    server.objects["/bucket/big"] = DATA[::-1]
+    server.requests.clear()
+    server.answered.clear()
+    with pytest.raises(StoreError, match="changed since it was indexed"):
+        file.read(0, 10)
+    assert server.answered == [412, 200]  # no byte of the other object is sent
+
+
+def test_a_server_that_refuses_every_condition_is_read_without(big: str, server: Loopback) -> None:
+    server.refuses_conditions = True
+    assert open_file(FILES, big).read(3, 10) == DATA[3:13]
+
+
+def test_ranges_in_one_call_are_in_flight_together(big: str, server: Loopback) -> None:
+    file = open_file(FILES, big)
+    server.silent_seconds = 0.05
+    firsts = list(range(0, 100_000, 10_000))
+    found = FILES.read(big, file.stamp, Ranges(firsts, [first + 100 for first in firsts]))
+    assert [bytes(part) for part in found] == [DATA[first : first + 100] for first in firsts]
+    assert server.most_at_once >= 5
 
 
 def test_odd_names_and_empty_objects_are_read(server: Loopback) -> None:
@@ -87,9 +128,9 @@ def test_an_object_that_changed_since_it_was_stamped_is_refused(big: str, server
     file = open_file(FILES, big)
     server.objects["/bucket/big"] = new
     assert FILES.stamp(big) != file.stamp
-    for first in (0, 1000):
+    for firsts in ([0], [1000], [0, 1000], [1000, 90_000]):
         with pytest.raises(StoreError, match="changed since it was indexed") as caught:
-            file.read(first, 10)
+            FILES.read(big, file.stamp, Ranges(firsts, [first + 10 for first in firsts]))
         assert f"{len(new):,} bytes" in str(caught.value.found)
 
 
@@ -124,6 +165,19 @@ def test_a_server_that_recovers_is_asked_again(big: str, server: Loopback, statu
     assert server.statuses == []
 
 
+@pytest.mark.parametrize("fault", ["cuts", "statuses"])
+def test_several_ranges_are_asked_for_again_one_by_one(big: str, server: Loopback, fault: str) -> None:
+    file = open_file(FILES, big)
+    if fault == "cuts":
+        server.cuts[:] = [400, 1, 0, 7]
+    else:
+        server.statuses[:] = [503, 200, 500, 429]
+    firsts = list(range(0, 100_000, 20_000))
+    found = FILES.read(big, file.stamp, Ranges(firsts, [first + 5_000 for first in firsts]))
+    assert [bytes(part) for part in found] == [DATA[first : first + 5_000] for first in firsts]
+    assert server.cuts == server.statuses == []
+
+
 def test_a_body_cut_short_is_asked_for_from_there_on(big: str, server: Loopback) -> None:
     file = open_file(FILES, big)
     server.cuts[:] = [4000, 1]
@@ -134,10 +188,8 @@ def test_a_body_cut_short_is_asked_for_from_there_on(big: str, server: Loopback)
 def test_a_server_that_does_not_recover_is_given_up(
     big: str, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from playhead.store import remote
-
-    monkeypatch.setattr(remote, "_MOST_RETRIES", 2)
-    remote._client.cache_clear()
+    monkeypatch.setattr(clients, "MOST_RETRIES", 2)
+    clients._client.cache_clear()
     server.statuses[:] = [500] * 50
     error = problem(big)
     assert "500 Internal Server Error" in str(error)
@@ -145,7 +197,14 @@ def test_a_server_that_does_not_recover_is_given_up(
     server.statuses.clear()
     server.cuts[:] = [10] * 50
     assert "cannot be read" in problem(big).problem
-    remote._client.cache_clear()
+    server.cuts.clear()
+    stamp = FILES.stamp(big)
+    for name, value in (("statuses", 500), ("cuts", 1)):
+        setattr(server, name, [value] * 50)
+        with pytest.raises(StoreError, match=big):
+            FILES.read(big, stamp, Ranges([0, 5000], [100, 6000]))
+        setattr(server, name, [])
+    clients._client.cache_clear()
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -159,6 +218,7 @@ def test_a_refusal_says_which_environment_variables_are_looked_at(server: Loopba
 
 
 def test_missing_credentials_are_said(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "MOST_RETRIES", 1)
     for name in ("AWS_SKIP_SIGNATURE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.address)  # where a machine in the cloud asks who it is
@@ -180,6 +240,7 @@ def test_a_server_without_ranges_is_said(server: Loopback) -> None:
 
 
 def test_a_store_out_of_reach_is_said(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "MOST_RETRIES", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{taken.getsockname()[1]}")
@@ -264,25 +325,56 @@ def test_a_listing_that_is_refused_is_an_error_without_the_query(
 def test_a_file_that_was_stamped_and_is_gone_is_a_store_error(big: str, server: Loopback) -> None:
     file = open_file(FILES, big)
     del server.objects["/bucket/big"]
-    with pytest.raises(StoreError, match="no such file"):
-        file.read(0, 10)
+    for firsts in ([0], [0, 1000]):
+        with pytest.raises(StoreError, match="no such file"):
+            FILES.read(big, file.stamp, Ranges(firsts, [first + 10 for first in firsts]))
 
 
 def test_an_answer_that_is_too_short_is_a_store_error(big: str, server: Loopback) -> None:
     file = open_file(FILES, big)
     server.shortened = 3
-    with pytest.raises(StoreError, match=big):
-        file.read(0, 10)
+    for firsts in ([0], [0, 1000]):
+        with pytest.raises(StoreError, match=big):
+            FILES.read(big, file.stamp, Ranges(firsts, [first + 10 for first in firsts]))
 
 
 def test_a_server_that_never_answers_is_a_store_error(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    from playhead.store import remote
-
     file = open_file(FILES, f"{server.address}/bucket/big")
-    monkeypatch.setattr(remote, "_MOST_RETRIES", 0)
-    monkeypatch.setattr(remote, "_REQUEST_SECONDS", 1)
-    remote._client.cache_clear()
+    monkeypatch.setattr(clients, "MOST_RETRIES", 0)
+    monkeypatch.setattr(clients, "REQUEST_SECONDS", 1)
+    clients._client.cache_clear()
     server.silent_seconds = 3
     with pytest.raises(StoreError, match="cannot be reached"):
         file.read(0, 10)
-    remote._client.cache_clear()
+    clients._client.cache_clear()
+
+
+@pytest.mark.parametrize("host", ["user:a-secret@127.0.0.1:9", "169.254.169.254", "metadata.google.internal"])
+def test_addresses_with_passwords_and_link_local_ones_are_refused_before_any_request(host: str) -> None:
+    with pytest.raises(DataError) as caught:
+        address_of(f"http://{host}/a.jsonl")
+    assert "a-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["endpoint_url", "AWS_ENDPOINT_URL", "base_url"])
+@pytest.mark.parametrize("value", ["127.0.0.1:9", "http://169.254.169.254"])
+def test_an_endpoint_that_no_client_can_use_is_an_error_that_names_it(name: str, value: str) -> None:
+    with pytest.raises(StoreError, match=name):
+        clients.check_endpoints("s3://bucket", {name: value})
+    clients.check_endpoints("s3://bucket", {name: "http://127.0.0.1:9"})
+
+
+def test_the_endpoint_of_a_metadata_service_and_those_of_other_stores_are_not_the_stores_own(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "AZURE_MSI_ENDPOINT", "GOOGLE_BASE_URL"):
+        monkeypatch.setenv(name, "http://169.254.169.254/")
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    assert RemoteFiles().stamp("s3://bucket/big").size > 0
+
+
+def test_an_endpoint_without_a_scheme_is_refused_where_a_client_is_made() -> None:
+    keys = {"access_key_id": "loopback", "secret_access_key": "loopback", "region": "loopback"}
+    with pytest.raises(StoreError, match="endpoint cannot be used"):
+        RemoteFiles({"s3://bucket": {"endpoint_url": "127.0.0.1:9", "allow_http": True, **keys}}).stamp("s3://bucket/a")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -321,7 +321,7 @@ class ArrowReader:
         self._options = options_of(ArrowOptions, source.options)
         self.has_media = False
         self._files: Kept[str, _OpenFile] = Kept(_MOST_FILES)
-        self._row_tables: dict[Shard, _RowTable] = {}
+        self._row_tables: Kept[Shard, _RowTable] = Kept(_MOST_FILES)
         self._total_bytes: int | None = None
         # Compressed batches are decoded whole, whatever their size: those of two groups must not evict each other.
         by_block = source.shuffle == "shards" and source.shuffle_unit == "block"
@@ -358,42 +358,40 @@ class ArrowReader:
             numbers = rows.places[TRACK].numbers
             assert numbers is not None
             return rows.blocks(TRACK), numbers
-        assert rows.fetch is not None
-        blocks: list[Block] = []
+        fetch, blocks = rows.fetch, list[Block]()
+        assert fetch is not None
+        shards = dict.fromkeys(rows.shards)
+        read = self._row_tables.loaded(
+            shards, lambda new: [(_row_table(shard, fetch, self._options), 0) for shard in new]
+        )
+        tables = dict(zip(shards, read, strict=True))
         found = np.empty(len(rows.numbers), np.int64)
         for i, (shard, number) in enumerate(zip(rows.shards, rows.numbers.tolist(), strict=True)):
-            if shard not in self._row_tables:
-                self._row_tables[shard] = _row_table(shard, rows.fetch, self._options)
-            block, found[i] = self._row_tables[shard].place(number)
+            block, found[i] = tables[shard].place(number)
             blocks.append(block)
         return blocks, found
 
     def _batches(self, blocks: list[Block], fetch: Fetch) -> list[_Batch]:
         """The batches. Those not cached are opened together in two requests, for their metadata and their bytes."""
-        kept = {block: self.kept.get(block) for block in blocks}
-        new = [block for block, batch in kept.items() if batch is None]
-        if new:
-            heads = Ranges([block.first for block in new], [min(block.end, block.first + HEAD_BYTES) for block in new])
-            opened = [
-                self._opening(block, head, fetch)
-                for block, head in zip(new, fetch([block.path for block in new], heads), strict=True)
-            ]
-            firsts = [first for each in opened for first, _ in each.ranges]
-            ends = [end for each in opened for _, end in each.ranges]
-            paths = [each.block.path for each in opened for _ in each.ranges]
-            data = iter(fetch(paths, Ranges(firsts, ends)))
-            for each in opened:
-                with broken_as_data_errors(each.block.path, f"byte {each.block.first:,}"):
-                    batch = each.open(data)
-                kept[each.block] = self.kept.add(each.block, batch, batch.num_bytes)
-        return [batch for batch in kept.values() if batch is not None]
+        return self.kept.loaded(blocks, partial(self._load, fetch))
+
+    def _load(self, fetch: Fetch, new: list[Block]) -> Iterator[tuple[_Batch, int]]:
+        heads = Ranges([block.first for block in new], [min(block.end, block.first + HEAD_BYTES) for block in new])
+        opened = [
+            self._opening(block, head, fetch)
+            for block, head in zip(new, fetch([block.path for block in new], heads), strict=True)
+        ]
+        firsts = [first for each in opened for first, _ in each.ranges]
+        ends = [end for each in opened for _, end in each.ranges]
+        paths = [each.block.path for each in opened for _ in each.ranges]
+        data = iter(fetch(paths, Ranges(firsts, ends)))
+        for each in opened:
+            with broken_as_data_errors(each.block.path, f"byte {each.block.first:,}"):
+                batch = each.open(data)
+            yield batch, batch.num_bytes
 
     def _opening(self, block: Block, head: Buffer, fetch: Fetch) -> _Opening:
-        file = self._files.get(block.path)
-        if file is None:
-            file = _OpenFile(File(fetch.files, block.path, fetch.stamps[block.path]), self._options)
-            self.has_media = self.has_media or bool(file.media)
-            self._files.add(block.path, file)
+        (file,) = self._files.loaded([block.path], partial(self._open, fetch))
         message = read_message(file.file, block.first, bytes(head))
         if message is None or message.kind != RECORD_BATCH or message.end != block.end:
             raise DataError(
@@ -406,6 +404,12 @@ class ArrowReader:
         columns = [located[name] for name in file.names]
         ranges = [found for column in columns for found in head_ranges(column, by_ranges=True)]
         return _Opening(block, file, message, columns, ranges)
+
+    def _open(self, fetch: Fetch, paths: list[str]) -> Iterator[tuple[_OpenFile, int]]:
+        for path in paths:
+            file = _OpenFile(File(fetch.files, path, fetch.stamps[path]), self._options)
+            self.has_media = self.has_media or bool(file.media)
+            yield file, 0
 
     def _fits(self, block: Block, stamps: Mapping[str, Stamp]) -> bool:
         """Whether all batches in use fit into the cache, so that a batch is still there when it is needed again."""

@@ -7,8 +7,10 @@ durations in nanoseconds, which are numpy values.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -66,31 +68,76 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """An LRU cache bounded by count and bytes; it holds at least `least` values, whatever their size."""
+    """An LRU cache bounded by count and bytes; it holds at least `least` values, whatever their size.
+
+    Law: a value that several threads ask for at once is loaded by one of them; the others wait for it.
+    """
 
     def __init__(self, most: int, most_bytes: int | None = None, least: int = 1) -> None:
         self._most, self._most_bytes, self._least = most, most_bytes, least
         self._found: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._loading: dict[K, Future[V]] = {}
         self._num_bytes = 0
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def get(self, key: K) -> V | None:
-        found = self._found.get(key)
-        if found is None:
-            return None
-        self._found.move_to_end(key)
-        return found[0]
+    def __contains__(self, key: K) -> bool:
+        return key in self._found
 
-    def add(self, key: K, value: V, num_bytes: int = 0) -> V:
-        self.make_room(num_bytes)
-        self._found[key] = value, num_bytes
-        self._num_bytes += num_bytes
-        return value
+    def loaded(self, keys: Iterable[K], load: Callable[[list[K]], Iterable[tuple[V, int]]]) -> list[V]:
+        """The values of some keys. `load` is called with those that are missing, and gives each with its bytes."""
+        wanted, values = [*keys], dict[K, V]()
+        while missing := [key for key in wanted if key not in values]:
+            own, others = self._claimed(missing, values)
+            if own:
+                self._load(own, load, values)
+            for key, other in others.items():  # not before its own are loaded: threads cannot wait for each other
+                with suppress(CancelledError):  # it failed there: try again here
+                    values[key] = other.result()
+        return [values[key] for key in wanted]
 
-    def make_room(self, num_bytes: int = 0) -> None:
-        """Evict values until one of `num_bytes` more fits."""
+    def _claimed(self, keys: Iterable[K], values: dict[K, V]) -> tuple[dict[K, Future[V]], dict[K, Future[V]]]:
+        """Adds the values that are there; returns what this thread is to load, and what others are loading."""
+        own, others = dict[K, Future[V]](), dict[K, Future[V]]()
+        with self._lock:
+            for key in keys:
+                if key in self._found:
+                    self._found.move_to_end(key)
+                    values[key] = self._found[key][0]
+                elif key in self._loading:
+                    others[key] = self._loading[key]
+                else:
+                    own[key] = self._loading[key] = Future()
+        return own, {key: other for key, other in others.items() if key not in own}
+
+    def _load(
+        self, own: dict[K, Future[V]], load: Callable[[list[K]], Iterable[tuple[V, int]]], values: dict[K, V]
+    ) -> None:
+        left = [*own]
+        try:
+            for key, (value, num_bytes) in zip(own, load([*own]), strict=True):
+                values[key] = value
+                with self._lock:
+                    self._make_room(num_bytes)
+                    self._found[key] = value, num_bytes
+                    self._num_bytes += num_bytes
+                    del self._loading[key]
+                left.remove(key)
+                own[key].set_result(value)
+        finally:
+            for key in left:
+                with self._lock:
+                    del self._loading[key]
+                own[key].cancel()
+
+    def make_room(self) -> None:
+        """Evict values until one more fits."""
+        with self._lock:
+            self._make_room(0)
+
+    def _make_room(self, num_bytes: int) -> None:
         while self._found and self._is_full(num_bytes):
             _, (_, dropped) = self._found.popitem(last=False)
             self._num_bytes -= dropped

@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -144,10 +145,10 @@ class ParquetReader:
             by_block.setdefault(block, []).append(i)
         samples: list[Sample] = [{}] * len(numbers)
         # Cached row groups come first, so that none is evicted just before it is used.
-        kept = {block: self.kept.get(block) for block in by_block}
-        for block in sorted(by_block, key=lambda block: kept[block] is None):
+        load = partial(self._load, rows)
+        for block in sorted(by_block, key=lambda block: block not in self.kept):
             chosen = by_block[block]
-            pieces = kept[block] or self._keep(block, rows)
+            (pieces,) = self.kept.loaded([block], load)
             try:
                 found = _rows_of(pieces, numbers[chosen])
             except refusals() as error:
@@ -156,10 +157,11 @@ class ParquetReader:
                 samples[i] = sample
         return samples
 
-    def _keep(self, block: Block, rows: Rows) -> list[_DecodedRows]:
-        self.kept.make_room()
-        pieces = self._decoded(block, rows)
-        return self.kept.add(block, pieces, sum(piece.num_bytes for piece in pieces))
+    def _load(self, rows: Rows, blocks: list[Block]) -> Iterator[tuple[list[_DecodedRows], int]]:
+        for block in blocks:
+            self.kept.make_room()
+            pieces = self._decoded(block, rows)
+            yield pieces, sum(piece.num_bytes for piece in pieces)
 
     def _decoded(self, block: Block, rows: Rows) -> list[_DecodedRows]:
         """A row group in memory, in pieces of which each column is one array."""
@@ -184,12 +186,9 @@ class ParquetReader:
         return pieces
 
     def _footer(self, path: str, rows: Rows) -> _Footer:
-        found = self._footers.get(path)
-        if found is None:
-            assert rows.fetch is not None
-            file = File(rows.fetch.files, path, rows.fetch.stamps[path])
-            found = self._footers.add(path, _Footer.read(file))
-        return found
+        assert rows.fetch is not None
+        file = File(rows.fetch.files, path, rows.fetch.stamps[path])
+        return self._footers.loaded([path], lambda _: [(_Footer.read(file), 0)])[0]
 
 
 def _rows_of(pieces: list[_DecodedRows], numbers: IntArray) -> list[Sample]:

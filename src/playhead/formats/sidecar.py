@@ -16,7 +16,8 @@ import numpy.typing as npt
 from playhead.errors import PlayheadError, RecipeError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import BOM
-from playhead.store import File, compression_of, is_url, open_file, replacing, writing_to
+from playhead.store import File, Files, compression_of, is_url, open_file, replacing, writing_to
+from playhead.store.objects import is_writable, write_object
 from playhead.types import UIntArray
 
 _NUM_SAMPLED = 64
@@ -75,21 +76,27 @@ def _is_older(found: File, file: File) -> bool:
     return not is_url(file.path) and not is_url(found.path) and found.stamp.mark < file.stamp.mark
 
 
-def write(path: str, pieces: Iterable[UIntArray], limits: ScanLimits) -> Path:
-    """Write a sidecar atomically: a reader never sees a partial one."""
+def write(path: str, pieces: Iterable[UIntArray], limits: ScanLimits, files: Files | None = None) -> None:
+    """Write a sidecar atomically: a reader never sees a partial one. That of an object is an object beside it.
+
+    `files` is the storage of the file, whose options are those of its store.
+    """
     place = sidecar_path(path, limits.indexes_root)
+    encoded = (piece.astype("<u8", copy=False).tobytes() for piece in pieces)
     if is_url(place):
-        raise RecipeError(
-            f"{path}: no location for its sidecar",
-            expected="`indexes_root` in the recipe: a local directory for the sidecars of objects",
-        )
+        if not is_writable(place):
+            raise RecipeError(
+                f"{path}: no location for its sidecar",
+                found=f"{place}, which cannot be written to",
+                expected="`indexes_root` in the recipe: a local directory or a bucket for the sidecars of objects",
+            )
+        write_object(place, b"".join(encoded), files)
+        return
     target = Path(place)
     with writing_to(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as file:
-        for piece in pieces:
-            file.write(piece.astype("<u8", copy=False).tobytes())
-    return target
+        file.writelines(encoded)
 
 
 def bytes_at(file: File, positions: UIntArray) -> npt.NDArray[np.uint8]:

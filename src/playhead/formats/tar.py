@@ -8,7 +8,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from playhead.errors import DataError
-from playhead.store import Buffer
+from playhead.formats.tar_blocks import TarBlocks
+from playhead.store import Buffer, File, requests_cost
 
 BLOCK = 512
 _GZIP = b"\x1f\x8b"
@@ -52,12 +53,14 @@ class Hints(Protocol):
 
 
 class TarReader:
-    """Reads a little ahead, so that small members need no separate read."""
+    """Reads a little ahead, so that small members need no separate read; of a file on a network, in large blocks."""
 
     def __init__(
         self, file: TarBytes, *, needs_end: bool = False, ahead: int = _AHEAD, hints: Hints | None = None
     ) -> None:
         self.file = file
+        if isinstance(file, File) and hints is None and requests_cost(file.files, file.path):
+            self.file = TarBlocks(file)
         self._hints = hints
         self._ahead_bytes = ahead
         self._needs_end = needs_end

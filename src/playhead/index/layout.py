@@ -30,6 +30,7 @@ from playhead.formats.tokens import by_digest, tokenizer_digest
 from playhead.recipe.by_format import holds_conversations
 from playhead.recipe.imports import source_digest
 from playhead.recipe.plain import to_plain
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import (
     Leaf,
     audio_conversations,
@@ -135,6 +136,8 @@ class Layout:
 
 def layout_of(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Layout:
     source = leaf.source
+    if recipe.copies is not None:
+        files = files_of(recipe, "build", files)
     _check_vocabulary(recipe, leaf)
     registered = format_of(source, leaf.path)
     spec = spec_of(source, leaf.path, registered.default_id, measured_by(leaf, recipe))
@@ -147,6 +150,8 @@ def layout_of(leaf: Leaf, recipe: Recipe, files: Files | None = None) -> Layout:
     # Sources of one name over other files (a training and an evaluation set, two recipes) must not evict each other.
     key = digest([fingerprint_of(registered.name, spec), source.path])[:_KEY_CHARACTERS]
     directory = Path(recipe.cache_dir) / f"{file_name(source.name)[:_NAME_CHARACTERS]}-{key}"
+    if files is None and (source.drop_ids or source.drop_rows):
+        files = files_of(recipe, "build")
     return Layout(leaf, registered, spec, rules_of(source, leaf.path), directory, sample_key(recipe, leaf), files)
 
 

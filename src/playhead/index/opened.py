@@ -99,13 +99,15 @@ class Index:
 
     def locate(self, raw: IntArray, fetch: Fetch | None = None) -> Rows:
         """Where raw rows are, in the order given, to be read through `fetch` if one is given."""
-        shards = self.shards
+        shards, (of_row, places) = self.shards, self.places(raw)
         if len(shards) == 1:
-            places = {track.name: self._places(track, raw, np.zeros(1, np.int64)) for track in self.meta.tracks}
             return Rows(shards * len(raw), raw, places, fetch)
-        of_row = self.shards_of(raw)
-        places = {track.name: self._places(track, raw, of_row) for track in self.meta.tracks}
         return Rows([shards[i] for i in of_row.tolist()], raw - self.shard_starts[of_row], places, fetch)
+
+    def places(self, raw: IntArray) -> tuple[IntArray, dict[str, Places]]:
+        """The shards of raw rows (one number if there is a single shard), and where the rows are in each track."""
+        of_row = np.zeros(1, np.int64) if len(self.meta.shards) == 1 else self.shards_of(raw)
+        return of_row, {track.name: self._places(track, raw, of_row) for track in self.meta.tracks}
 
     def _places(self, track: Track, raw: IntArray, shards: IntArray) -> Places:
         """Where raw rows, each of a shard, are in a track."""

@@ -25,6 +25,12 @@ def check_delivery(recipe: Recipe) -> None:
     if isinstance(recipe.media, MediaOptions):
         for i, prefix in enumerate(recipe.media.allow):
             _check_allowed(prefix, f"media.allow[{i}]")
+    if recipe.shard_cache is not None and (is_url(recipe.shard_cache.dir) or "\0" in recipe.shard_cache.dir):
+        raise RecipeError(
+            "shard_cache.dir: is not a local directory",
+            found=without_query(recipe.shard_cache.dir),
+            expected="a directory on a disk of the node: what is read again and again is copied there",
+        )
     _check_image(recipe.image, "image", recipe)
     if recipe.masks != "always" and recipe.collate != "pad":
         raise RecipeError(

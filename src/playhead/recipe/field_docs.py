@@ -23,6 +23,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "cache_dir": "Where indexes are kept.",
         "indexes_root": "Where .idx sidecars of read-only data are kept.",
         "copies": "A directory that `playhead fetch` wrote: files that have a copy there are read from it.",
+        "shard_cache": "Local copies of what the plan needs next, for slow or remote storage.",
         "evaluation": "Named finite sets, read in order, every row once.",
         "template": "How conversations become tokens and a loss mask: a chat template, or your function.",
         "tokenize": "Put tokens of a text into every sample, before the map.",
@@ -48,6 +49,12 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "on_length_mismatch": "What happens to a sample with another length than planned: stop, truncate, replace.",
         "max_bad": "The share of a source's rows that may turn out bad (or 10, up to a tenth) before the run stops.",
     },
+    "ShardCache": {
+        "dir": "A directory on a local disk, which all processes of a node share.",
+        "max_bytes": "The most bytes of copies.",
+        "look_ahead": "How many steps are planned ahead; as many as are useful if left out.",
+        "unit": "What is copied and evicted together: whole shards, blocks of them, or the byte ranges of rows.",
+    },
     "Source": {
         "name": "The source's own name; it decides its shuffle, so renaming it changes the order.",
         "path": "Files: paths, globs, brace patterns, or a list of these.",
@@ -71,6 +78,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "audio": "How its audio is delivered, in place of the recipe's setting.",
         "image": "How its images are delivered, in place of the recipe's setting.",
         "augment": "The source's own augmentations, in place of the recipe's; []: none.",
+        "store": "Options of the stores that it is in: endpoint_url, access_key_id, ...; `env:NAME` is looked up.",
         "options": "Options of the format.",
     },
     "Group": {

@@ -12,7 +12,7 @@ import msgspec
 from playhead.recipe.by_format import path_options
 from playhead.recipe.patterns import expand_braces
 from playhead.recipe.tree import with_sources
-from playhead.recipe.values import Length, MediaOptions, Recipe, Source, Template, Tokenize
+from playhead.recipe.values import Length, MediaOptions, Recipe, ShardCache, Source, Template, Tokenize
 from playhead.store import is_url
 
 L = TypeVar("L", bound=Length | Tokenize | Template | bool | None)
@@ -28,7 +28,12 @@ def place(recipe: Recipe, directory: Path) -> Recipe:
         cache_dir=absolute(recipe.cache_dir, directory),
         indexes_root=absolute(recipe.indexes_root, directory) if recipe.indexes_root is not None else None,
         copies=absolute(recipe.copies, directory) if recipe.copies is not None else None,
+        shard_cache=_place_cache(recipe.shard_cache, directory),
     )
+
+
+def _place_cache(cache: ShardCache | None, directory: Path) -> ShardCache | None:
+    return None if cache is None else msgspec.structs.replace(cache, dir=absolute(cache.dir, directory))
 
 
 def _place_media(media: bool | MediaOptions, directory: Path) -> bool | MediaOptions:

@@ -21,6 +21,7 @@ from playhead.recipe.environment import expand_environment
 from playhead.recipe.imports import search_directory
 from playhead.recipe.paths import absolute, place
 from playhead.recipe.shape import fit
+from playhead.recipe.stores import check_stores
 from playhead.recipe.text import read_plain
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import CACHE_DIR, Recipe, Template
@@ -51,6 +52,7 @@ def parse(
     recipe = with_defaults(msgspec.convert(fitted, Recipe), fitted)
     check(recipe)
     placed = place(recipe, directory)
+    check_stores(placed)
     if _names_functions(placed):
         search_directory(directory)
     return placed

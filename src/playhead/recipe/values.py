@@ -31,6 +31,7 @@ OnLengthMismatch = Literal["error", "truncate", "substitute"]
 Turns = Literal["all", "input", "output"]
 TemplateContent = Literal["text", "parts"]
 ConversationForm = Literal["transcript", "question"]
+CacheUnit = Literal["shard", "block", "range"]
 
 LENGTH_TOLERANCE_SECONDS = 0.2  # as in NeMo: manifests round, and decoders pad
 
@@ -266,6 +267,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_
     audio: AudioOptions | None = None
     image: ImageOptions | None = None
     augment: list[Augment] | None = None
+    store: dict[str, str | bool | float] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -300,6 +302,19 @@ class MediaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_pixels: Count = 1 << 26  # 8,192 x 8,192, of which Pillow needs 256 MiB; its own limit is 1.3 times that
 
 
+class ShardCache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Local copies of what the plan needs next, shared by all processes of a node.
+
+    Copies take at most `max_bytes`. `look_ahead` is how many steps are planned ahead; if left out, as many as are
+    useful. `unit` is what is copied and evicted together: whole files, blocks, or the byte ranges of rows.
+    """
+
+    dir: str
+    max_bytes: Count
+    look_ahead: Count | None = None
+    unit: CacheUnit = "shard"
+
+
 class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that determines the stream, and the paths of its files."""
 
@@ -318,6 +333,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_dir: str = CACHE_DIR
     indexes_root: str | None = None
     copies: str | None = None
+    shard_cache: ShardCache | None = None
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
     template: Template | None = None
     tokenize: Tokenize | None = None

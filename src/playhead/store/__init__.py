@@ -1,11 +1,12 @@
 """In: paths or URLs, and byte ranges. Out: listings, sizes and marks, bytes; and files written atomically.
 
-Local files, objects in S3, Google Cloud Storage, Azure and on web servers, and memory, by one protocol: `Files`.
-Compressed files of lines are decompressed transparently.
+Local files, objects in S3, Google Cloud Storage, Azure, AIStore and on web servers, and memory, by one protocol:
+`Files`. Compressed files of lines are decompressed transparently.
 """
 
 from playhead.store.access import Access, access_of, any_in_process, num_costly, requests_cost
 from playhead.store.addresses import is_url
+from playhead.store.aistore import AistoreFiles
 from playhead.store.compressed import CompressedFiles, compressed_files, compression_of, with_views
 from playhead.store.copies import CopiedFiles
 from playhead.store.counting import CountingFiles
@@ -14,15 +15,21 @@ from playhead.store.joining import JoiningFiles
 from playhead.store.local import LocalFiles, unreadable
 from playhead.store.mapped import load_bytes, read_ahead
 from playhead.store.memory import MEMORY, MemoryFiles
+from playhead.store.queueing import QueuedFiles
 from playhead.store.remote import RemoteFiles
-from playhead.store.schemes import SchemeFiles, all_files
+from playhead.store.schemes import SchemeFiles, all_files, scheme_files
+from playhead.store.shard_cache.caching import CachingFiles, caching_files
+from playhead.store.timing import SPANS, Span, TimedFiles
 from playhead.store.together import ask_together
 from playhead.store.writing import fresh_directory, replacing, swap_directory, sync_directory, writing_to
 
 __all__ = [
     "MEMORY",
+    "SPANS",
     "Access",
+    "AistoreFiles",
     "Buffer",
+    "CachingFiles",
     "CompressedFiles",
     "CopiedFiles",
     "CountingFiles",
@@ -32,14 +39,18 @@ __all__ = [
     "JoiningFiles",
     "LocalFiles",
     "MemoryFiles",
+    "QueuedFiles",
     "Ranges",
     "RemoteFiles",
     "SchemeFiles",
+    "Span",
     "Stamp",
+    "TimedFiles",
     "access_of",
     "all_files",
     "any_in_process",
     "ask_together",
+    "caching_files",
     "compressed_files",
     "compression_of",
     "fresh_directory",
@@ -51,6 +62,7 @@ __all__ = [
     "read_ahead",
     "replacing",
     "requests_cost",
+    "scheme_files",
     "swap_directory",
     "sync_directory",
     "unreadable",

@@ -12,7 +12,7 @@ from playhead.errors import DataError
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)/?(.*)\Z", re.IGNORECASE | re.DOTALL)
 _HTTP = ("http", "https")
-_BUCKETS = ("s3", "gs", "az", "abfs", "abfss")
+_BUCKETS = ("s3", "gs", "az", "abfs", "abfss", "ais")
 SCHEMES = (*_BUCKETS, *_HTTP)
 _QUERY = re.compile(r"(https?://[^\s?#\"'()<>]*)[?#][^\s\"'()<>]*", re.IGNORECASE)
 _METADATA_HOSTS = {"metadata", "metadata.google.internal", "metadata.azure.internal", "instance-data"}
@@ -37,6 +37,12 @@ class Address:
 
 def is_url(path: str) -> bool:
     return "://" in path and _URL.match(path) is not None  # most paths are local
+
+
+def is_store_url(path: str) -> bool:
+    """Whether a path is in an object store or on a web server."""
+    match = _URL.match(path)
+    return match is not None and match[1].lower() in SCHEMES and bool(match[2])
 
 
 def without_queries(text: str) -> str:
@@ -66,6 +72,18 @@ def address_of(url: str) -> Address:
     if not store:
         raise DataError(f"{shown}: names no bucket, container or server", expected=f"{scheme}://<name>/<key>")
     if scheme in _HTTP:
+        if "@" in store:
+            raise DataError(
+                f"{without_query(url)}: a web address with a user name or password",
+                expected="an address without them: addresses are in messages and in indexes",
+                fix="use the store's own scheme (s3://, gs://, az://), whose credentials are given apart",
+            )
+        if is_link_local(url):
+            raise DataError(
+                f"{shown}: a link-local address",
+                expected="a server of data: cloud metadata services, which hold credentials, have such addresses",
+                fix="correct the address",
+            )
         if "?" in url or "#" in url:
             raise DataError(
                 f"{shown}: a web address with a query",

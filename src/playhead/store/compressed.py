@@ -193,21 +193,23 @@ class CompressedFiles:
         view = self._built.get(file.path)
         if view is None and self._directory is not None:
             try:
-                view = msgspec.msgpack.decode(self._place(file.path).read_bytes(), type=_View)
+                view = msgspec.msgpack.decode(points_path(self._directory, file.path).read_bytes(), type=_View)
             except (OSError, msgspec.DecodeError):
                 return None
         return view if view is not None and (view.version, view.compressed) == (_VERSION, file.stamp) else None
 
     def _write(self, path: str, view: _View) -> None:
-        place = self._place(path)
+        place = points_path(self._directory, path)
         with writing_to(place):
             place.parent.mkdir(parents=True, exist_ok=True)
         with replacing(place) as file:
             file.write(msgspec.msgpack.encode(view))
 
-    def _place(self, path: str) -> Path:
-        assert self._directory is not None
-        return Path(self._directory) / f"{digest_bytes(path.encode('utf-8', 'surrogatepass'))}.points"
+
+def points_path(directory: str | None, path: str) -> Path:
+    """Where the seek points of a gzip file are kept."""
+    assert directory is not None
+    return Path(directory) / f"{digest_bytes(path.encode('utf-8', 'surrogatepass'))}.points"
 
 
 def compressed_files(files: Files) -> CompressedFiles | None:

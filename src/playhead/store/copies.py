@@ -1,6 +1,6 @@
 """Local copies of files, read in their place: a wrapper around any storage.
 
-    <root>/copies.json                  which files have a copy, with their stamps; and what patterns listed
+    <root>/copies.json                  which files have a copy, with their stamps and digests; what patterns listed
     <root>/files/<scheme>/<path>        the copies
 
 A file keeps its name and its stamp: indexes, relative paths and rules about paths are those of the file itself.
@@ -9,7 +9,7 @@ A file keeps its name and its stamp: indexes, relative paths and rules about pat
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -18,7 +18,7 @@ import msgspec
 from playhead.errors import DataError, RecipeError, StoreError
 from playhead.store.access import ON_DISK, Access, access_of
 from playhead.store.addresses import is_url, without_query
-from playhead.store.files import Buffer, Files, Ranges, Stamp, changed
+from playhead.store.files import Buffer, Files, Ranges, Stamp, changed, missing
 from playhead.store.local import LocalFiles
 from playhead.store.mapped import load_bytes
 from playhead.store.writing import replacing, writing_to
@@ -29,11 +29,18 @@ _LOCAL = LocalFiles()
 
 
 class Copies(msgspec.Struct, frozen=True):
-    """The files that have a copy, each with the stamp that it had; and the files that patterns listed."""
+    """The files that have a copy, each with the stamp that it had; and the files that patterns listed.
+
+    `digests` are those of the bytes of copies. `steps` describe the steps that copies were made for; where there are
+    any, the copies are all that is read, so that nothing depends on a network. `absent` are files that did not exist.
+    """
 
     files: dict[str, Stamp] = {}
     listings: dict[str, list[str]] = {}
     version: int = _VERSION
+    digests: dict[str, str] = {}
+    steps: list[str] = []
+    absent: list[str] = []
 
 
 def copy_path(root: str, path: str) -> Path:
@@ -61,11 +68,18 @@ def save_copies(root: str, copies: Copies) -> None:
     with writing_to(root):
         Path(root).mkdir(parents=True, exist_ok=True)
     with replacing(Path(root, _NAME)) as file:
-        file.write(msgspec.json.encode(copies))
+        file.write(msgspec.json.encode(copies, order="deterministic"))
+
+
+class NoCopyError(StoreError):
+    """A file is needed that was not copied: it belongs to other steps than those that copies were made for."""
 
 
 class CopiedFiles:
-    """Storage in which files that have a copy under `root` are read from there, and patterns list what they did."""
+    """Storage in which files that have a copy under `root` are read from there, and patterns list what they did.
+
+    Other files are read from `files`, unless the copies were made for certain steps: then they are refused.
+    """
 
     def __init__(self, files: Files, root: str) -> None:
         self.files, self.root = files, root
@@ -77,6 +91,7 @@ class CopiedFiles:
                 fix="run `playhead fetch` again, or remove `copies` from the recipe",
             )
         self._copies = found
+        self._absent = frozenset(found.absent)
         self._stamps: dict[str, Stamp] = {}  # of copies, as they were when this process first used them
         self._lock = Lock()
 
@@ -85,12 +100,12 @@ class CopiedFiles:
 
     def list(self, pattern: str) -> Sequence[str]:
         known = self._copies.listings.get(pattern)
-        return self.files.list(pattern) if known is None else known
+        return self._originals(pattern).list(pattern) if known is None else known
 
     def stamp(self, path: str) -> Stamp:
         known = self._copies.files.get(path)
         if known is None:
-            return self.files.stamp(path)
+            return self._originals(path).stamp(path)
         self._stamp_of_copy(path, known)
         return known
 
@@ -99,13 +114,35 @@ class CopiedFiles:
     ) -> Sequence[Buffer]:
         known = self._copies.files.get(path)
         if known is None:
-            return self.files.read(path, stamp, ranges, into)
+            return self._originals(path).read(path, stamp, ranges, into)
         if stamp is not None and stamp != known:
             raise changed(path, known, stamp)
         return _LOCAL.read(str(copy_path(self.root, path)), self._stamp_of_copy(path, known), ranges, into)
 
     def access(self, path: str) -> Access:
-        return ON_DISK if path in self._copies.files else access_of(self.files, path)
+        return ON_DISK if path in self._copies.files or self._copies.steps else access_of(self.files, path)
+
+    @property
+    def is_for_steps(self) -> bool:
+        """Whether the copies were made for certain steps, and are all that can be read."""
+        return bool(self._copies.steps)
+
+    def has(self, path: str) -> bool:
+        """Whether a file can be read."""
+        return path in self._copies.files or not self.is_for_steps
+
+    def _originals(self, path: str) -> Files:
+        """The storage of files without a copy."""
+        if not self._copies.steps:
+            return self.files
+        if path in self._absent:
+            raise missing(path)
+        raise NoCopyError(
+            f"{without_query(path)}: has no copy in {self.root}",
+            found=f"copies for {'; '.join(self._copies.steps)}",
+            fix="run `playhead fetch` again where the data is, with the steps that are needed now: --steps, with "
+            "--from-step or --state",
+        )
 
     def _stamp_of_copy(self, path: str, known: Stamp) -> Stamp:
         with self._lock:
@@ -129,3 +166,21 @@ def _checked(path: str, root: str, known: Stamp) -> Stamp:
             fix="run `playhead fetch` again",
         )
     return found
+
+
+def readable_of(files: object, paths: Iterable[str]) -> list[str]:
+    """Those of some files that a storage can read: all of them, or, of copies for certain steps, those with a copy."""
+    copied = _copied_files(files)
+    return [path for path in paths if copied is None or copied.has(path)]
+
+
+def has_copies_for_steps(files: object) -> bool:
+    """Whether a storage can read nothing but the copies that were made for certain steps."""
+    copied = _copied_files(files)
+    return copied is not None and copied.is_for_steps
+
+
+def _copied_files(files: object) -> CopiedFiles | None:
+    while files is not None and not isinstance(files, CopiedFiles):
+        files = getattr(files, "files", None)
+    return files

@@ -55,7 +55,7 @@ class LocalFiles:
 
     def close(self) -> None:
         """Close everything. In a fork another thread may have held the lock: it is replaced."""
-        self._open: OrderedDict[str, _Opened] = OrderedDict()
+        self._open: OrderedDict[str, OpenedFile] = OrderedDict()
         self._lock = Lock()
 
     def access(self, path: str) -> Access:  # noqa: ARG002 - the same for all
@@ -89,7 +89,7 @@ class LocalFiles:
             raise changed(path, now, opened.stamp)
         return found
 
-    def _opened(self, path: str, stamp: Stamp | None) -> _Opened:
+    def _opened(self, path: str, stamp: Stamp | None) -> OpenedFile:
         """The file that was stamped, kept open; without a stamp the file that is there now, for one read."""
         if stamp is None:
             return self._newly_opened(path)
@@ -112,18 +112,18 @@ class LocalFiles:
                 self._open.popitem(last=False)
         return opened
 
-    def _newly_opened(self, path: str) -> _Opened:
+    def _newly_opened(self, path: str) -> OpenedFile:
         """Retry once when descriptors run out, with unused files closed; fewer are kept open from then on."""
         try:
             try:
-                return _Opened(path)
+                return OpenedFile(path)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
             with self._lock:
                 self._most_open = min(self._most_open, max(_FEWEST_OPEN, len(self._open) // 2))
                 self._open.clear()
-            return _Opened(path)
+            return OpenedFile(path)
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
 
@@ -132,7 +132,7 @@ class LocalFiles:
             self._open.pop(path, None)
 
 
-class _Opened:
+class OpenedFile:
     """An open file, closed when nothing refers to it any more."""
 
     def __init__(self, path: str) -> None:
@@ -147,6 +147,10 @@ class _Opened:
     def stamp_now(self) -> Stamp:
         found = os.fstat(self._descriptor)
         return Stamp(found.st_size, found.st_mtime_ns)
+
+    def is_unlinked(self) -> bool:
+        """Whether it has no name any more: its space is free once it is closed."""
+        return os.fstat(self._descriptor).st_nlink == 0
 
     def read(self, ranges: Ranges) -> list[bytes]:
         sizes = list(map(sub, ranges.ends, ranges.firsts))

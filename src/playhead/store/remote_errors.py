@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from playhead.errors import DataError, StoreError
 from playhead.store.addresses import Address, without_queries
@@ -14,9 +15,11 @@ _CREDENTIALS = {
     "az": "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_CLIENT_ID",
 }
 _ENDPOINTS = {
-    "s3": "AWS_ENDPOINT_URL (with AWS_ALLOW_HTTP=true for an http:// one) and AWS_REGION",
+    "s3": "AWS_ENDPOINT_URL (with AWS_ALLOW_HTTP=true, or `allow_http: true` in `store`, for an http:// one) "
+    "and AWS_REGION",
     "gs": "GOOGLE_BASE_URL",
-    "az": "AZURE_STORAGE_ENDPOINT (with AZURE_ALLOW_HTTP=true for an http:// one) and AZURE_STORAGE_ACCOUNT_NAME",
+    "az": "AZURE_STORAGE_ENDPOINT (with AZURE_ALLOW_HTTP=true, or `allow_http: true` in `store`, for an http:// one) "
+    "and AZURE_STORAGE_ACCOUNT_NAME",
 }
 _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
 _REFUSED = ("401 Unauthorized", "403 Forbidden")  # a refused listing has no specific exception
@@ -24,26 +27,38 @@ _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 
 
 @contextmanager
-def asking(url: str, address: Address) -> Iterator[None]:
+def asking(
+    url: str,
+    address: Address,
+    expected: type[Exception] | tuple[type[Exception], ...] = (),
+    doing: Literal["read", "write"] = "read",
+) -> Iterator[None]:
     """Law: whatever the store or the network does, the result is an error that names the URL.
 
-    The client's own error is left out: its addresses contain queries.
+    The client's own error is left out: its addresses contain queries. The caller handles what is `expected`.
     """
     from obstore.exceptions import BaseError
 
     try:
         yield
+    except expected:
+        raise
     except (BaseError, OSError, ValueError) as error:
-        raise explained(url, address, error) from None
+        raise explained(url, address, error, doing) from None
 
 
-def explained(url: str, address: Address, error: Exception) -> DataError | StoreError:
+def explained(
+    url: str, address: Address, error: Exception, doing: Literal["read", "write"] = "read"
+) -> DataError | StoreError:
     from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
     answer = without_queries(str(error).partition("\n")[0])
     kind = "az" if address.scheme.startswith("ab") else address.scheme
     if isinstance(error, FileNotFoundError) or "404 Not Found" in answer:
-        return DataError(f"{url}: no such object", fix="correct the address, or restore the object")
+        if doing == "write":
+            return DataError(f"{url}: there is no {address.store}", fix="correct the address, or create the bucket")
+        fix = "correct the address, or restore the object"
+        return DataError(f"{url}: no such object", fix=f"{fix}; perhaps there is no {address.store}")
     no_credentials = any(sign in answer for sign in _NO_CREDENTIALS)
     refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
     if no_credentials or refused or any(sign in answer for sign in _REFUSED):
@@ -51,7 +66,7 @@ def explained(url: str, address: Address, error: Exception) -> DataError | Store
             f"{url}: no credentials" if no_credentials else f"{url}: access denied",
             found=answer,
             expected=f"credentials in {_CREDENTIALS[kind]}" if kind in _CREDENTIALS else "a public address",
-            fix="set these environment variables, or ask the owner for the right to read it",
+            fix=f"set these variables, or `store` of the source; or ask the owner for the right to {doing} it",
         )
     if isinstance(error, NotSupportedError):
         return StoreError(
@@ -61,8 +76,13 @@ def explained(url: str, address: Address, error: Exception) -> DataError | Store
             fix="copy the file to a bucket or a disk",
         )
     if any(sign in answer for sign in _NO_CONNECTION):
-        settings = f"; the endpoint is set by {_ENDPOINTS[kind]}" if kind in _ENDPOINTS else ""
+        settings = (
+            f"; the endpoint is set by {_ENDPOINTS[kind]}, or by `store` of the source" if kind in _ENDPOINTS else ""
+        )
         return StoreError(
             f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{settings}"
         )
-    return StoreError(f"{url}: cannot be read", found=answer, fix="try again; if it persists, ask the store's operator")
+    done = "read" if doing == "read" else "written"
+    return StoreError(
+        f"{url}: cannot be {done}", found=answer, fix="try again; if it persists, ask the store's operator"
+    )

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from playhead.store.access import Access, access_of
 from playhead.store.addresses import is_url
+from playhead.store.aistore import AistoreFiles
+from playhead.store.clients import Stores
 from playhead.store.compressed import CompressedFiles, OnMissing, with_views
 from playhead.store.files import Buffer, Files, Ranges, Stamp
 from playhead.store.joining import JoiningFiles
 from playhead.store.local import LocalFiles
 from playhead.store.memory import MEMORY, SCHEME
+from playhead.store.queueing import QueuedFiles
 from playhead.store.remote import RemoteFiles
 
 
@@ -21,6 +24,7 @@ class SchemeFiles:
 
     local: Files = field(default_factory=LocalFiles)
     remote: Files = field(default_factory=RemoteFiles)
+    aistore: Files = field(default_factory=AistoreFiles)
 
     def list(self, pattern: str) -> Sequence[str]:
         return self._of(pattern).list(pattern)
@@ -39,7 +43,17 @@ class SchemeFiles:
     def _of(self, path: str) -> Files:
         if not is_url(path):
             return self.local
-        return MEMORY if path.startswith(SCHEME) else self.remote
+        if path.startswith(SCHEME):
+            return MEMORY
+        return self.aistore if path[:6].lower() == "ais://" else self.remote
+
+
+def scheme_files(stores: Stores, *, queued: bool = True) -> SchemeFiles:
+    """Any path, with the options of some stores; requests wait in the queue of the node if `queued`."""
+    remote, aistore = RemoteFiles(stores), AistoreFiles(stores)
+    return SchemeFiles(
+        remote=QueuedFiles(remote) if queued else remote, aistore=QueuedFiles(aistore) if queued else aistore
+    )
 
 
 def all_files(cache_dir: str | None = None, on_missing: OnMissing = "build") -> Files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -41,7 +42,8 @@ def ask_together(files: Files, paths: Sequence[str], ask: Callable[[int], R]) ->
             except Exception as error:  # noqa: BLE001 - raised below, in its turn
                 problems[i] = error
 
-    helpers = [_threads().submit(work) for _ in range(min(len(paths), MOST_IN_FLIGHT) - 1)]
+    # Each with a context of its own: the time of a request belongs to the work that it is made for.
+    helpers = [_threads().submit(copy_context().run, work) for _ in range(min(len(paths), MOST_IN_FLIGHT) - 1)]
     try:
         work()
         for helper in helpers:

@@ -13,9 +13,10 @@ from playhead.index.layout import Layout, layout_of
 from playhead.index.opened import Index, open_index
 from playhead.prepare import prepare
 from playhead.read.row_decoder import read_rows
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import leaves
 from playhead.recipe.values import Recipe
-from playhead.store import Access, Buffer, Files, MemoryFiles, Ranges, Stamp, all_files, with_views
+from playhead.store import Access, Buffer, Files, MemoryFiles, Ranges, Stamp, with_views
 from playhead.store.memory import SCHEME
 
 Read = Callable[[Sequence[int]], list[Sample]]
@@ -92,7 +93,7 @@ class FormatCase:
 
     def _files(self) -> Files:
         if self._storage is None:
-            return all_files(self._recipe.cache_dir, "refuse")
+            return files_of(self._recipe, "refuse")
         return with_views(self._storage, self._recipe.cache_dir, "refuse")
 
 

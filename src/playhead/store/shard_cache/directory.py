@@ -1,0 +1,340 @@
+"""The directory of a shard cache: copies of files, and the ranks and processes that use them.
+
+    <dir>/playhead-cache.json                        what marks it as a cache, and its generation
+    <dir>/units/<generation>/<key>/<first>-<end>        a unit: a copy of some bytes of a file, its digest behind them
+    <dir>/units/<generation>/<key>/<first>-<end>.part   one that is being copied: its bytes so far
+    <dir>/units/<generation>/<key>/origin.json          the file that the units are copies of
+    <dir>/jobs/<digest>.json                         the recipe of some ranks
+    <dir>/ranks/<name>                               a rank, and where it stands; locked while it lives
+    <dir>/counters/<name>                            the counters of a process; locked while it lives
+    <dir>/status, <dir>/direct, <dir>/queue          what the filler has copied, what readers read past it, its queue
+    <dir>/filler.lock, <dir>/register.lock
+
+A new generation begins when a rank registers and no other is alive. A unit of an earlier one is used again only after
+its digest was compared. So whatever is read was checked, and nothing depends on what reached the disk before a crash.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from playhead.errors import RecipeError, StoreError
+from playhead.fingerprint import digest
+from playhead.store.files import Stamp
+from playhead.store.writing import sync_directory
+
+MARKER = "playhead-cache.json"
+PART = ".part"
+ORIGIN = "origin.json"
+_VERSION = 1
+_MAGIC = b"playhd1\n"
+TRAILER_BYTES = hashlib.sha256().digest_size + len(_MAGIC)
+_PIECE_BYTES = 1 << 22
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Unit(NamedTuple):
+    """Some bytes of a file that are copied and evicted together."""
+
+    path: str
+    stamp: Stamp
+    first: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.first
+
+    @property
+    def key(self) -> str:
+        return key_of(self.path, self.stamp)
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:x}-{self.end:x}"
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The file that units are copies of."""
+
+    path: str
+    size: int
+    mark: int
+
+
+class Marker(msgspec.Struct, frozen=True):
+    version: int = _VERSION
+    generation: int = 0
+
+
+def key_of(path: str, stamp: Stamp) -> str:
+    return digest([path, stamp.size, stamp.mark])
+
+
+def span_of(name: str) -> tuple[int, int] | None:
+    """The first byte and the end of the unit in a file of this name; None for other files."""
+    first, _, end = name.partition("-")
+    try:
+        return int(first, 16), int(end, 16)
+    except ValueError:
+        return None
+
+
+def new_digest() -> Any:
+    """SHA-256: with the instructions that most processors have for it, it takes the least time of a copy."""
+    return hashlib.sha256()
+
+
+def trailer(found: Any) -> bytes:
+    """What stands behind the bytes of a finished unit."""
+    value: bytes = found.digest()
+    return value + _MAGIC
+
+
+def is_intact(path: str | Path, size: int) -> bool:
+    """Whether a unit has all its bytes and they have the digest behind them."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if os.fstat(descriptor).st_size != size + TRAILER_BYTES:
+            return False
+        found, offset = new_digest(), 0
+        while offset < size:
+            piece = os.pread(descriptor, min(_PIECE_BYTES, size - offset), offset)
+            if not piece:
+                return False
+            found.update(piece)
+            offset += len(piece)
+        return os.pread(descriptor, TRAILER_BYTES, size) == trailer(found)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+class StoredUnit(NamedTuple):
+    """A unit in the directory: its file, its generation and its size there. `span` is None where it is a part."""
+
+    path: Path
+    generation: int
+    key: str
+    span: tuple[int, int] | None
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class CacheDirectory:
+    """The paths in the directory of a cache, and what is in it."""
+
+    root: Path
+
+    @property
+    def units(self) -> Path:
+        return self.root / "units"
+
+    def place(self, generation: int, key: str, name: str) -> Path:
+        return self.units / str(generation) / key / name
+
+    def marker(self) -> Marker | None:
+        """What marks the directory as a cache of this version; None if it is not one."""
+        try:
+            found = msgspec.json.decode((self.root / MARKER).read_bytes(), type=Marker)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return found if found.version == _VERSION else None
+
+    def stored(self) -> Iterator[StoredUnit]:
+        """The units and parts in the directory."""
+        for generation in _entries(self.units):
+            for key in _entries(generation):
+                for file in _entries(Path(key)):
+                    name = Path(file).name
+                    span = span_of(name)
+                    if span is None and not name.endswith(PART):
+                        continue
+                    with suppress(OSError):
+                        size = os.stat(file).st_size  # noqa: PTH116 - the units may be many
+                        yield StoredUnit(Path(file), int(Path(generation).name), Path(key).name, span, size)
+
+    def origin(self, generation: int, key: str) -> Origin | None:
+        try:
+            return msgspec.json.decode(self.place(generation, key, ORIGIN).read_bytes(), type=Origin)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def remove_empty(self) -> None:
+        """Remove directories in which no unit is left."""
+        for generation in _entries(self.units):
+            for key in _entries(generation):
+                files = [Path(file) for file in _entries(Path(key))]
+                if all(file.name == ORIGIN for file in files):
+                    with suppress(OSError):
+                        for file in files:
+                            file.unlink()
+                        Path(key).rmdir()
+            with suppress(OSError):
+                Path(generation).rmdir()
+
+
+def _entries(path: Path | str) -> list[str]:
+    try:
+        return sorted(entry.path for entry in os.scandir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def open_directory(path: str) -> CacheDirectory:
+    """The directory of a cache, which only its owner can read; made if it does not exist.
+
+    Law: a directory that holds something else is refused, and nothing in it is touched.
+    """
+    found = CacheDirectory(Path(path))
+    with naming_the_directory(path):
+        found.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = found.root.stat()
+        if about.st_uid != os.geteuid():
+            raise _not_usable(path, "the directory of another user", "a directory of your own")
+        if found.marker() is None:
+            if any(not _is_ours(entry.name) for entry in found.root.iterdir()) and found.marker() is None:
+                raise _not_a_cache(path)
+            _lay_out(found)
+        if stat.S_IMODE(about.st_mode) & 0o077:
+            found.root.chmod(0o700)
+    return found
+
+
+_FOLDERS = ("units", "jobs", "ranks", "counters")
+REGISTER_LOCK = "register.lock"
+FILLER_LOCK = "filler.lock"
+
+
+def _is_ours(name: str) -> bool:
+    """Whether something in a directory that is no cache yet was left by a process that was making it one."""
+    return name in (*_FOLDERS, REGISTER_LOCK) or name.startswith(f".{MARKER}.")
+
+
+def _lay_out(directory: CacheDirectory) -> None:
+    """Make an empty directory a cache; several processes may be about to."""
+    with locked(directory.root / REGISTER_LOCK):
+        for name in _FOLDERS:
+            (directory.root / name).mkdir(exist_ok=True)
+        remove_markers_begun(directory)
+        if directory.marker() is None:
+            write_whole(directory.root / MARKER, msgspec.json.encode(Marker()), durably=True)
+
+
+def remove_markers_begun(directory: CacheDirectory) -> None:
+    """Remove what a process left that was killed while it wrote the marker. Call it with `register.lock`."""
+    for left in directory.root.glob(f".{MARKER}.*"):
+        left.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, data: bytes, *, durably: bool = False) -> None:
+    """Write a small file in one piece, `durably` where it must outlive a crash. Raises OSError, and leaves nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PART}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if durably:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+        if durably:
+            sync_directory(path.parent)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def naming_the_directory(path: str | Path) -> Iterator[None]:
+    """Convert an OSError to an error that names the directory: a StoreError where only space is missing."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise StoreError(
+                f"shard_cache.dir: {path} cannot be written",
+                found=error.strerror,
+                fix="free some space, or name a directory on a larger disk",
+            ) from error
+        raise _not_usable(str(path), error.strerror or str(error), "a local directory that you may write") from error
+
+
+def _not_usable(path: str, found: str, expected: str) -> RecipeError:
+    return RecipeError(f"shard_cache.dir: {path} cannot be used", found=found, expected=expected)
+
+
+def _not_a_cache(path: str) -> RecipeError:
+    return RecipeError(
+        f"shard_cache.dir: {path} holds something that is not a cache",
+        expected="an empty directory, or one that a shard cache made: what it evicts is deleted",
+        fix="name another directory",
+    )
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Hold the lock of a file, waiting for it: its descriptor. The system releases the lock of a killed process."""
+    descriptor = lock_file(path)
+    try:
+        yield descriptor
+    finally:
+        release(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process that lives holds the lock of a file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return True
+    release(descriptor)
+    return False
+
+
+def lock_file(path: Path) -> int:
+    """A descriptor that holds the lock of a file, waiting for it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def release(descriptor: int) -> None:
+    """Give a lock back and close its file: a fork that was made meanwhile has it open, too."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def try_lock(path: Path) -> int | None:
+    """A descriptor that holds the lock of a file; None if another process holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
