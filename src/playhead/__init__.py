@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     )
     from playhead.feed.batch import Batch
     from playhead.feed.loader import Loader
+    from playhead.feed.openmetrics import openmetrics
+    from playhead.feed.stats import BatchTiming, LoaderStats
     from playhead.formats.conversation import Conversation, Turn
     from playhead.prepare import prepare as prepare_recipe
     from playhead.recipe.values import Recipe
@@ -33,10 +35,12 @@ __version__: str
 
 __all__ = [
     "Batch",
+    "BatchTiming",
     "Conversation",
     "DataError",
     "EndOfStreamError",
     "Loader",
+    "LoaderStats",
     "NotPreparedError",
     "PlayheadError",
     "PrepareError",
@@ -50,17 +54,21 @@ __all__ = [
     "WorldSizeError",
     "__version__",
     "open_plan",
+    "openmetrics",
     "prepare_recipe",
 ]
 
 # A function called `prepare` would be shadowed by the folder of that name as soon as anything imports the folder.
 _HOMES = {
     "Batch": ("playhead.feed.batch", "Batch"),
+    "BatchTiming": ("playhead.feed.stats", "BatchTiming"),
     "Conversation": ("playhead.formats.conversation", "Conversation"),
     "Loader": ("playhead.feed.loader", "Loader"),
+    "LoaderStats": ("playhead.feed.stats", "LoaderStats"),
     "Recipe": ("playhead.recipe.values", "Recipe"),
     "Turn": ("playhead.formats.conversation", "Turn"),
     "open_plan": ("playhead.resolve", "open_plan"),
+    "openmetrics": ("playhead.feed.openmetrics", "openmetrics"),
     "prepare_recipe": ("playhead.prepare", "prepare"),
 }
 

@@ -22,7 +22,7 @@ from playhead.errors import RecipeError, SampleError
 from playhead.feed.batch import applied, in_collections
 from playhead.feed.delivery import Delivery
 from playhead.feed.finishing import Finishing
-from playhead.feed.loader import whole_number
+from playhead.feed.loader import fetch_threads_of, whole_number
 from playhead.feed.pool import Inline, Pool, Results
 from playhead.feed.processes import Processes, WorkerOptions
 from playhead.feed.produce import Blueprint, Produced
@@ -82,6 +82,7 @@ class DataLoader(Delivery):
         worker_init_fn: Callable[[int], None] | None = None,
         multiprocessing_context: str | BaseContext | None = None,
         generator: torch.Generator | None = None,
+        fetch_threads: int | None = None,
         **others: Any,
     ) -> None:
         workers = TorchWorkers(
@@ -93,6 +94,7 @@ class DataLoader(Delivery):
             worker_init_fn=worker_init_fn,
             multiprocessing_context=multiprocessing_context,
             generator=generator,
+            fetch_threads=fetch_threads,
             **others,
         )
         stream = RankStream(recipe, split, rank, world_size, files)
@@ -116,13 +118,14 @@ class TorchWorkers:
         worker_init_fn: Callable[[int], None] | None = None,
         multiprocessing_context: str | BaseContext | None = None,
         generator: torch.Generator | None = None,
+        fetch_threads: int | None = None,
         **others: Any,
     ) -> None:
         _check_others(others)
         _check_timeout(timeout)
         self.num = whole_number("num_workers", num_workers, 0, _OptionError)
         if not self.num:
-            _check_without_workers(prefetch_factor, timeout, persistent_workers, multiprocessing_context)
+            _check_without_workers(prefetch_factor, timeout, persistent_workers, multiprocessing_context, fetch_threads)
         elif prefetch_factor is None:
             prefetch_factor = _PREFETCH_FACTOR
         else:
@@ -141,6 +144,7 @@ class TorchWorkers:
                 persistent_workers,
                 timeout if 0 < timeout <= _LONGEST_TIMEOUT_SECONDS else None,
                 _Setup(self.num, seed, worker_init_fn),
+                fetch_threads_of(fetch_threads, prefetch_factor, _OptionError),
             )
         self._pin = bool(pin_memory) and _can_pin()
 
@@ -286,12 +290,15 @@ def _check_timeout(timeout: Any) -> None:
         )
 
 
-def _check_without_workers(prefetch_factor: Any, timeout: Any, persistent_workers: Any, context: Any) -> None:
+def _check_without_workers(
+    prefetch_factor: Any, timeout: Any, persistent_workers: Any, context: Any, fetch_threads: Any
+) -> None:
     given = {
         "prefetch_factor": (prefetch_factor, None),
         "timeout": (timeout, 0),
         "persistent_workers": (persistent_workers, False),
         "multiprocessing_context": (context, None),
+        "fetch_threads": (fetch_threads, None),
     }
     for name, (value, default) in given.items():
         if value != default:

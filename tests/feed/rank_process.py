@@ -1,12 +1,16 @@
 """One rank of a job, as a process: delivers and writes down each batch with the state after it, until it is killed.
 
-Usage: rank_process.py RECIPE RANK WORLD_SIZE WORKERS START_METHOD OUT
+Usage: rank_process.py RECIPE RANK WORLD_SIZE WORKERS START_METHOD OUT [OUT_OF_ANOTHER_RANK ...]
+
+A rank goes on to its next batch when the other ranks that are named have delivered as many, as ranks do that train
+together. Without names it runs alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from pathlib import Path
 
 from deliveries import Seen, saved, seen
@@ -19,14 +23,20 @@ def digest(batch: Seen) -> str:
 
 
 def main() -> None:
-    path, rank, world_size, workers, method, out = sys.argv[1:]
+    path, rank, world_size, workers, method, out, *others = sys.argv[1:]
     recipe = Recipe.load(path)
     how = {"workers": int(workers), "start_method": method}
     loader = Loader(recipe, rank=int(rank), world_size=int(world_size), **how)
     with Path(out).open("w") as file:
-        for batch in loader:
+        for number, batch in enumerate(loader, start=1):
             file.write(f"{digest(seen(batch))}\t{saved(loader)}\n")
             file.flush()
+            while any(num_delivered(Path(other)) < number for other in others):
+                time.sleep(0.002)
+
+
+def num_delivered(out: Path) -> int:
+    return out.read_bytes().count(b"\n") if out.exists() else 0
 
 
 if __name__ == "__main__":

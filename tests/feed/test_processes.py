@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from itertools import islice
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,50 @@ def test_a_batch_says_which_worker_made_it(tmp_path: Path) -> None:
         assert sorted(set(made_by)) == sorted(workers_of(loader))
     with Loader(recipe) as loader:
         assert {batch.worker for batch in loader} == {os.getpid()}
+
+
+def test_workers_give_way_to_the_training_loop(tmp_path: Path) -> None:
+    with Loader(stream(tmp_path, "passes", epochs=1), workers=2) as loader:
+        workers = {batch.worker for batch in loader}
+        assert [os.sched_getscheduler(pid) for pid in workers] == [os.SCHED_BATCH] * 2
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+@pytest.mark.parametrize("handler", ["raises", "counts"])
+def test_ctrl_c_halfway_through_the_start_of_a_worker_is_handled_when_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: str
+) -> None:
+    """Threads that do not block the signal receive it, whatever the main thread blocks."""
+    started: list[Any] = []
+    heard: list[int] = []
+    start = SpawnProcess.start
+
+    def ring() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.raise_signal(signal.SIGINT)
+
+    def interrupted(self: Any) -> None:
+        threading.Thread(target=ring).start()
+        for _ in range(1000):  # the handler of the main thread would be called between two of these
+            time.sleep(0.0001)
+        start(self)
+        started.append(self)
+
+    monkeypatch.setattr(SpawnProcess, "start", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    if handler == "counts":
+        signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
+    try:
+        with Loader(stream(tmp_path, "passes", epochs=1), workers=2) as loader:
+            if handler == "raises":
+                with pytest.raises(KeyboardInterrupt):
+                    next(iter(loader))
+                assert len(started) == 1
+            else:
+                next(iter(loader))
+                assert heard == [signal.SIGINT] * len(started) == [signal.SIGINT] * 2
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_killed_worker_is_an_error_that_names_what_it_was_making_and_nothing_is_lost(

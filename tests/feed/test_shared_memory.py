@@ -321,7 +321,10 @@ VALUES = st.recursive(
 
 def frozen(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return str(value.dtype), value.shape, value.tobytes(), value.flags.writeable
+        is_writeable = value.flags.writeable
+        if value.dtype.kind in "mM":  # numpy pickles dates in the byte order of the machine
+            value = value.astype(value.dtype.newbyteorder("="))
+        return str(value.dtype), value.shape, value.tobytes(), is_writeable
     if isinstance(value, dict):
         return {name: frozen(item) for name, item in value.items()}
     return [frozen(item) for item in value] if isinstance(value, list) else value

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import count
+from time import monotonic
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -13,19 +14,23 @@ from msgspec.structs import replace
 from playhead.deal import Identity
 from playhead.errors import PlayheadError, StateError
 from playhead.feed.batch import Batch, batch_of
+from playhead.feed.cache_member import CacheMember, join_cache
+from playhead.feed.counters import Counters
 from playhead.feed.derived import totals_of
 from playhead.feed.ledger import Recorder
 from playhead.feed.lightning_guard import refuse_lightning
-from playhead.feed.pool import Pool, Results
+from playhead.feed.pool import Inline, Pool, Results
 from playhead.feed.produce import Blueprint, Produced
 from playhead.feed.quarantine import Quarantine
 from playhead.feed.rank_stream import RankStream
 from playhead.feed.state import Position, check_takeover, read_state, restore, save
+from playhead.feed.stats import LoaderStats, Watcher
 from playhead.feed.tasks import Task, TaskMaker
 from playhead.feed.totals import Totals, nothing_yet
 from playhead.plan.segments import round_end
 
 _NUMBERS = count()
+_OF_THIS_PROCESS = ("_pool", "_results", "_counters", "_cache")
 
 
 class Delivery:
@@ -33,16 +38,23 @@ class Delivery:
 
     The loaders for numpy and torch add a constructor and override nothing: they differ only in the pool. They inherit
     because the alternative is a dozen forwarding methods in each.
+
+    Where `records` is false, nothing is written to the cache directory: neither bad samples nor the ledger.
     """
 
-    def __init__(self, stream: RankStream, blueprint: Blueprint, new_pool: Callable[[], Pool]) -> None:
+    def __init__(
+        self, stream: RankStream, blueprint: Blueprint, new_pool: Callable[[], Pool], *, records: bool = True
+    ) -> None:
         self._number = next(_NUMBERS)
         self._stream = stream
         self._payload = blueprint.fingerprint()
         self._new_pool = new_pool
         self._pool = new_pool()
+        self._records = records
+        self._counters = self._new_counters()
         self._process = os.getpid()  # the process that owns the pool and the results
         self._results: Results | None = None
+        self._cache: CacheMember | None = None
         self._at: Position | Task | None = None  # the last task delivered, or the position to begin at
         self._state: Any = None  # loaded before the world size was known, where the plan depends on it
         self._restored = 0  # how often a state was loaded: an iteration that sees it change restarts
@@ -81,12 +93,15 @@ class Delivery:
         """The batches from the current position to the end of the round."""
         while (results := self._begin()) is not None:
             restored = self._restored
+            self._counters.begin()
             try:
                 # Otherwise restart: from the state that was loaded, or in a fork.
                 while self._restored == restored and self._process == os.getpid():
+                    asked = monotonic()
                     try:
-                        yield self._delivered(*next(results))  # keep no reference to it: its memory is reused
+                        yield self._delivered(asked, *next(results))  # keep no reference to it: its memory is reused
                     except StopIteration:
+                        self._rest_in_cache()
                         return
                     if self._results is not results:
                         raise _overtaken()
@@ -134,12 +149,32 @@ class Delivery:
         """Samples, length and padding delivered so far on all ranks together: under "all", and by source."""
         return totals_of(self._stream.plan, self._position)
 
+    def stats(self) -> LoaderStats:
+        """What this loader has counted since it was made: where time went, bytes, requests, waits, memory.
+
+        Any thread may ask, such as one that answers Prometheus.
+        """
+        self._leave_to_parent()
+        return self._counters.stats()
+
+    def watch(self, function: Watcher | None) -> None:
+        """Call `function(timing, asked, given)` with the BatchTiming of every batch, just before it is delivered.
+
+        The training loop asked for the batch at `asked` and is given it at `given`, both of time.monotonic(): the
+        difference is its wait. None ends it; without a function nothing is made for it.
+        """
+        self._leave_to_parent()
+        self._counters.watcher = function
+
     def close(self) -> None:
         """End the workers. The loader may be iterated again; new workers start then."""
         self._leave_to_parent()
         if self._results is not None:
             self._results.close()
         self._pool.close()
+        if self._cache is not None:
+            self._cache.close()
+        self._cache = None
 
     def __enter__(self) -> Self:
         return self
@@ -153,16 +188,22 @@ class Delivery:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles continue from the same position with new workers."""
-        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_results")}
+        return {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _results=None)
+        vars(self).update(state, _results=None, _cache=None)
         self._pool, self._process = self._new_pool(), os.getpid()
+        self._counters = self._new_counters()
 
     def _leave_to_parent(self) -> None:
         """In a fork, which continues from the same position: leave the pool and results to the parent."""
         if self._process != os.getpid():
             self._pool, self._process, self._results = self._new_pool(), os.getpid(), None
+            self._counters = self._new_counters()  # another thread may have been counting when it was forked
+            self._cache = None
+
+    def _new_counters(self) -> Counters:
+        return Counters(has_workers=not isinstance(self._pool, Inline))
 
     def _begin(self) -> Results | None:
         """The results of an iteration that begins now, to the end of the round; None where the round is finished.
@@ -181,13 +222,16 @@ class Delivery:
             refuse_lightning("__next__")
             return None  # without starting any worker
         plan, recipe = self._stream.plan, self._stream.recipe
+        self._join_cache(identity)
         replaces = "substitute" in (recipe.on_error, recipe.on_length_mismatch)
         maker = TaskMaker(plan, recipe, self._stream.units, identity, self._quarantine if replaces else None)
         self._results = self._pool.results(maker.tasks(self._position, self._number))
         return self._results
 
-    def _delivered(self, task: Task, produced: Produced) -> Batch:
-        """The batch of a task, which becomes the current position."""
+    def _delivered(self, asked: float, task: Task, produced: Produced) -> Batch:
+        """The batch of a task, which becomes the current position; `asked` is when the training loop asked for it."""
+        if self._cache is not None:
+            self._cache.warn()  # before: where warnings are errors, the batch is not delivered
         if self._at is None or self._at.lanes_done == 0:
             self._stream.identity()
         if produced.incidents:
@@ -195,8 +239,31 @@ class Delivery:
         if self._recorder is not None and task.ends_range:
             self._recorder.moved(self._position.cursor, task.after.cursor)
         self._at = task
+        if self._cache is not None:
+            self._move_in_cache(self._cache, task)
         names = self._stream.plan.streams[task.work.request.stream].source_names
-        return batch_of(task, produced.payload, names, produced.incidents, produced.worker)
+        batch = batch_of(task, produced.payload, names, produced.incidents, produced.worker)
+        self._counters.note(produced.timed, asked, batch.num_samples, task.is_last_in_step)
+        return batch
+
+    def _join_cache(self, identity: Identity) -> None:
+        """Be a member of the recipe's shard cache from here on; storage that was given has none."""
+        if self._stream.recipe.shard_cache is None or self._stream.files is not None:
+            return
+        cursor = self._position.cursor
+        if self._cache is None:
+            self._cache = join_cache(self._stream.recipe, self._stream.split, identity, cursor, self._stream.num_bytes)
+        else:
+            self._cache.restarted(cursor)
+
+    def _rest_in_cache(self) -> None:
+        if self._cache is not None:
+            self._cache.rest()
+
+    def _move_in_cache(self, cache: CacheMember, task: Task) -> None:
+        if task.ends_range:
+            cache.moved(task.after.cursor)
+        cache.at_step(task.work.request.step + task.is_last_in_step)
 
     @property
     def _position(self) -> Position:

@@ -96,8 +96,11 @@ class Ledger:
 
 
 def ledger_of(recipe: Recipe, plan: Plan) -> Ledger:
-    path = Path(recipe.cache_dir) / "ledgers" / f"{plan.fingerprint}.u64"
-    return Ledger(path, len(plan.start().to_record()))
+    return Ledger(ledger_file(recipe, plan.fingerprint), len(plan.start().to_record()))
+
+
+def ledger_file(recipe: Recipe, fingerprint: str) -> Path:
+    return Path(recipe.cache_dir) / "ledgers" / f"{fingerprint}.u64"
 
 
 def nearest(ledger: Ledger, plan: Plan, step: int) -> Cursor:

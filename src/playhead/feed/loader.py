@@ -10,6 +10,7 @@ import numpy as np
 
 from playhead.errors import RecipeError
 from playhead.feed.delivery import Delivery
+from playhead.feed.look_ahead import default_threads
 from playhead.feed.pool import Inline, Pool, Threads
 from playhead.feed.processes import Processes, StartMethod, WorkerOptions
 from playhead.feed.produce import Blueprint
@@ -25,8 +26,9 @@ class Loader(Delivery):
 
     Rank and world size are detected where they are not given. `workers` 0 makes batches in this process; otherwise
     `worker_kind` selects processes or threads, and `lookahead` is the number of batches that each prepares ahead.
-    Their number never changes what is delivered. `map` and `collate` are functions that replace those of the recipe;
-    `files` replaces the default storage.
+    Where storage is remote, `fetch_threads` threads in each fetch the bytes of those batches meanwhile: one for each
+    batch by default, at most 4. These numbers never change what is delivered. `map` and `collate` are functions that
+    replace those of the recipe; `files` replaces the default storage.
     """
 
     def __init__(
@@ -40,21 +42,34 @@ class Loader(Delivery):
         worker_kind: WorkerKind = "process",
         start_method: StartMethod = "spawn",
         lookahead: int = 2,
+        fetch_threads: int | None = None,
         map: Callable[..., Any] | None = None,  # noqa: A002  # the recipe's word for it
         collate: Callable[..., Any] | None = None,
         files: Files | None = None,
     ) -> None:
         _check_kind(worker_kind, start_method)
         workers, lookahead = whole_number("workers", workers, 0), whole_number("lookahead", lookahead, 1)
+        threads = fetch_threads_of(fetch_threads, lookahead)
         stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files)
-        new_pool: Callable[[], Pool] = partial(Inline, blueprint)
-        if workers and worker_kind == "thread":
-            new_pool = partial(Threads, blueprint, workers, lookahead)
-        elif workers:
-            options = WorkerOptions(workers, lookahead, start_method)
-            new_pool = partial(Processes, blueprint, options, stream.describe)
-        super().__init__(stream, blueprint, new_pool)
+        options = WorkerOptions(workers, lookahead, start_method, fetch_threads=threads)
+        super().__init__(stream, blueprint, pool_maker(blueprint, stream, worker_kind, options))
+
+
+def pool_maker(
+    blueprint: Blueprint, stream: RankStream, kind: WorkerKind, options: WorkerOptions
+) -> Callable[[], Pool]:
+    """Makes the pool of a loader: none, threads or processes."""
+    if not options.num:
+        return partial(Inline, blueprint)
+    if kind == "thread":
+        return partial(Threads, blueprint, options.num, options.lookahead, options.fetch_threads)
+    return partial(Processes, blueprint, options, stream.describe)
+
+
+def fetch_threads_of(given: int | None, lookahead: int, refusal: type[RecipeError] = RecipeError) -> int:
+    """The number of threads that fetch ahead in a worker."""
+    return default_threads(lookahead) if given is None else whole_number("fetch_threads", given, 0, refusal)
 
 
 def whole_number(name: str, value: Any, least: int, refusal: type[RecipeError] = RecipeError) -> int:

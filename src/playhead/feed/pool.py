@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import count, islice
 from typing import Protocol
 
+from playhead.feed.look_ahead import LookAhead, Queued
 from playhead.feed.produce import Blueprint, Produced, Producer
 from playhead.feed.recycled import Recycled
 from playhead.feed.tasks import Task, Work
@@ -45,21 +47,29 @@ class Inline:
 
 
 class Threads:
-    """Workers as threads that share one producer: suits maps that wait or release the interpreter lock."""
+    """Workers as threads that share one producer: suits maps that wait or release the interpreter lock.
 
-    def __init__(self, blueprint: Blueprint, workers: int, lookahead: int) -> None:
+    For each of them `fetch_threads` others fetch ahead, where storage is remote.
+    """
+
+    def __init__(self, blueprint: Blueprint, workers: int, lookahead: int, fetch_threads: int = 0) -> None:
         self._blueprint = blueprint
-        self._workers, self._depth = workers, workers * lookahead
+        self._workers, self._depth, self._fetch_threads = workers, workers * lookahead, workers * fetch_threads
         self._executor: ThreadPoolExecutor | None = None
+        self._look_ahead: LookAhead | None = None
         self._producer: Producer | None = None
         self._memory = Recycled()
 
     def results(self, tasks: Iterator[Task]) -> Results:
         producer = self._producer = self._producer or self._blueprint.build()
         empty = self._memory.empty
-        executor = self._executor = self._executor or ThreadPoolExecutor(self._workers, thread_name_prefix="playhead")
+        executor, look_ahead = self._threads(producer)
+
+        def make(queued: Queued) -> Produced:
+            return producer(queued.work, empty, _THREAD.number, queued.take)
+
         try:
-            yield from ahead(tasks, self._depth, lambda work: executor.submit(producer, work, empty).result)
+            yield from ahead(tasks, self._depth, lambda work: executor.submit(make, look_ahead.add(work)).result)
         except BaseException:
             self.close()
             raise
@@ -67,8 +77,32 @@ class Threads:
     def close(self) -> None:
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
-        self._executor = self._producer = None
+        if self._look_ahead is not None:
+            self._look_ahead.close()
+        self._executor = self._look_ahead = self._producer = None
         self._memory = Recycled()
+
+    def _threads(self, producer: Producer) -> tuple[ThreadPoolExecutor, LookAhead]:
+        if self._executor is None or self._look_ahead is None:
+            numbers = count()
+            self._executor = ThreadPoolExecutor(
+                self._workers, thread_name_prefix="playhead", initializer=lambda: _THREAD.take(numbers)
+            )
+            self._look_ahead = LookAhead()
+            self._look_ahead.start(producer.fetch if producer.looks_ahead else None, self._fetch_threads)
+        return self._executor, self._look_ahead
+
+
+class _Thread(threading.local):
+    """The number of the worker that the current thread is."""
+
+    number = 0
+
+    def take(self, numbers: Iterator[int]) -> None:
+        self.number = next(numbers)
+
+
+_THREAD = _Thread()
 
 
 def ahead(tasks: Iterator[Task], depth: int, submit: Callable[[Work], Callable[[], Produced]]) -> Results:

@@ -12,10 +12,11 @@ import os
 import pickle
 import signal
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -23,6 +24,7 @@ from multiprocessing import forkserver, process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from types import FrameType
 from typing import Literal
 from weakref import WeakValueDictionary
 
@@ -44,7 +46,7 @@ class WorkerOptions:
 
     Each prepares `lookahead` batches ahead. `keep` lets them outlive an iteration. `timeout_seconds` limits the wait
     for a batch; None waits without limit. `setup` is called in each before any work, with its number and how often the
-    pool was started before.
+    pool was started before. Where storage is remote, `fetch_threads` in each fetch the bytes of batches ahead.
     """
 
     num: int
@@ -53,6 +55,7 @@ class WorkerOptions:
     keep: bool = True
     timeout_seconds: float | None = None
     setup: Callable[[int, int], None] | None = None
+    fetch_threads: int = 0
 
 
 class Processes:
@@ -110,7 +113,12 @@ class Processes:
         refuse_in_bootstrap()
         _refuse_in_daemon()
         options = self._options
-        instructions: Instructions | bytes = (self._blueprint, options.setup, self._num_starts)
+        instructions: Instructions | bytes = (
+            self._blueprint,
+            options.setup,
+            self._num_starts,
+            options.fetch_threads,
+        )
         if options.start_method != "fork":
             self._blueprint.check_picklable()
             instructions = pickle.dumps(instructions)
@@ -176,11 +184,12 @@ class _Worker:
         # A child inherits the mask. Ctrl-C while it still imports must not make it print a traceback, and a fork must
         # not run its owner's handler of SIGTERM.
         blocked = {signal.SIGINT, signal.SIGTERM} if self._is_forked else {signal.SIGINT}
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
-        try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with _interrupts_held_back():
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+            try:
+                self.process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._worker_pipe.close()
 
     def send(self, work: Work) -> None:
@@ -263,6 +272,27 @@ class _Worker:
 
     def _making(self) -> str:
         return f"it was making {self._describe(self._pending[0]) if self._pending else 'nothing'}"
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Handle Ctrl-C only afterwards: a worker whose owner stops halfway through its start prints a traceback.
+
+    Blocking the signal does not do that: threads of numerical libraries receive it all the same, and Python then runs
+    its handler in the main thread.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if held:
+        handler(*held[0])
 
 
 def _end(workers: list[BaseProcess]) -> None:

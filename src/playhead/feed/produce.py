@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -19,36 +20,64 @@ from playhead.feed.describe import Streams, describe
 from playhead.feed.named_fields import check_named_fields
 from playhead.feed.padding import Collation, Empty, Payload
 from playhead.feed.payload import payload_fingerprint
+from playhead.feed.stats import Timed
+from playhead.feed.stopwatch import Stopwatch
 from playhead.feed.tasks import Work
 from playhead.formats.rows import Sample
 from playhead.index.layout import tokenizer_digests
 from playhead.index.table import open_tables
-from playhead.read import Incident, Reader, Request
+from playhead.read import NONE_FETCHED, Fetched, Incident, Reader, Request
 from playhead.read.mapping import name_of, place_of
 from playhead.read.samples import NewMaker
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, noises_of
 from playhead.recipe.values import Recipe
 from playhead.resolve.resolve import leaves_by_stream
-from playhead.store import Files
+from playhead.store import SPANS, Files, Span
 
 UserFunction = Callable[..., Any]
 
 
+class SampleReader(Protocol):
+    """Gives the samples of a micro-batch: see Reader, which reads them."""
+
+    @property
+    def looks_ahead(self) -> bool: ...
+
+    def fetch(self, request: Request) -> Fetched: ...
+
+    def read(self, request: Request, fetched: Fetched) -> tuple[list[Sample | None], list[Incident]]: ...
+
+    def filler(self, request: Request) -> Sample: ...
+
+
 class Produced(Struct, frozen=True):
-    """The arrays of a micro-batch, what went wrong with its samples, and the worker: the system's id of its thread."""
+    """The arrays of a micro-batch, what went wrong with its samples, and the worker: the system's id of its thread.
+
+    `timed` are the fields of its BatchTiming; empty where nothing was timed.
+    """
 
     payload: Payload
     incidents: list[Incident]
     worker: int = 0
+    timed: Timed = ()
+
+
+class FetchedWork(NamedTuple):
+    """The bytes of a micro-batch, fetched ahead from `began` to `ended`; `spans` are of the requests to storage."""
+
+    fetched: Fetched
+    spans: list[Span]
+    began: float
+    ended: float
 
 
 @dataclass(frozen=True)
 class Blueprint:
     """Everything a worker needs to make batches: it is sent to other processes, and each builds its own Producer.
 
-    `new_maker` replaces the usual way to make samples of rows. `tokenizers` are the digests of tokenizers by path at
-    construction, so that all workers produce the same tokens.
+    `new_maker` replaces the usual way to make samples of rows, `new_reader` the whole reader. `tokenizers` are the
+    digests of tokenizers by path at construction, so that all workers produce the same tokens.
     """
 
     recipe: Recipe
@@ -57,6 +86,7 @@ class Blueprint:
     collate: UserFunction | None = None
     files: Files | None = None
     new_maker: NewMaker | None = None
+    new_reader: Callable[..., SampleReader] = Reader
     tokenizers: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,7 +133,7 @@ class Producer:
         leaves = {leaf.path: leaf for leaves in [*streams, noises] for leaf in leaves}
         tables = open_tables(leaves.values(), recipe, blueprint.files)
         self._streams: Streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in streams]
-        self._reader = Reader(
+        self._reader = blueprint.new_reader(
             recipe,
             self._streams,
             blueprint.map,
@@ -127,17 +157,49 @@ class Producer:
         if self._collate is None and recipe.collate not in ("pad", "list"):
             self._collate = resolve_function(recipe.collate, "collate")
 
-    def __call__(self, work: Work, empty: Empty = np.empty) -> Produced:
-        """The micro-batch; padded and packed arrays are allocated with `empty`."""
-        samples, incidents = self._reader.read(work.request)
-        if not self._names_checked:
-            self._check_names(samples)
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether fetching ahead is of any use: not where all files are on disks."""
+        return self._reader.looks_ahead
+
+    def fetch(self, work: Work) -> FetchedWork:
+        """What the micro-batch needs from storage. Threads may call it while another makes a micro-batch."""
+        spans: list[Span] = []
+        token = SPANS.set(spans)
+        began = monotonic()
         try:
-            payload = self._payload(samples, work, empty)
-        except PlayheadError as error:
-            error.at(self._place(error, samples, work, incidents))
-            raise
-        return Produced(payload, incidents, threading.get_native_id())
+            return FetchedWork(self._reader.fetch(work.request), spans, began, monotonic())
+        finally:
+            SPANS.reset(token)
+
+    def __call__(
+        self,
+        work: Work,
+        empty: Empty = np.empty,
+        worker: int = 0,
+        take: Callable[[], FetchedWork | None] | None = None,
+    ) -> Produced:
+        """The micro-batch, made by a worker of that number; padded and packed arrays are allocated with `empty`.
+
+        `take` waits for what was fetched ahead of it.
+        """
+        stopwatch = Stopwatch()
+        try:
+            ahead = None if take is None else take()
+            if ahead is not None:
+                stopwatch.was_fetched(ahead.spans, ahead.began, ahead.ended)
+            samples, incidents = self._reader.read(work.request, NONE_FETCHED if ahead is None else ahead.fetched)
+            if not self._names_checked:
+                self._check_names(samples)
+            stopwatch.samples_made()
+            try:
+                payload = self._payload(samples, work, empty)
+            except PlayheadError as error:
+                error.at(self._place(error, samples, work, incidents))
+                raise
+            return Produced(payload, incidents, threading.get_native_id(), stopwatch.stop(work.request, worker))
+        finally:
+            stopwatch.leave()
 
     def _check_names(self, samples: list[Sample | None]) -> None:
         """Check once, with the first readable sample, that the fields named in the recipe exist."""

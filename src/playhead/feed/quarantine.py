@@ -25,7 +25,7 @@ class Quarantine:
     """
 
     def __init__(self, recipe: Recipe, fingerprint: str, rank: int, num_rows: dict[str, int]) -> None:
-        folder = Path(recipe.cache_dir) / "quarantine" / fingerprint
+        folder = quarantine_folder(recipe, fingerprint)
         self._path = folder / f"rank-{rank:05}.jsonl"
         self._max_bad = recipe.max_bad
         self._num_rows = num_rows
@@ -74,6 +74,11 @@ class Quarantine:
                     expected=f"at most {allowed:,} (`max_bad: {self._max_bad:g}`)",
                     fix=f"check {self._path.parent}, fix the data, or raise `max_bad`",
                 )
+
+
+def quarantine_folder(recipe: Recipe, fingerprint: str) -> Path:
+    """Where the records of a plan are: a file `rank-*.jsonl` of each rank."""
+    return Path(recipe.cache_dir) / "quarantine" / fingerprint
 
 
 def num_allowed(max_bad: float, num_rows: int) -> int:

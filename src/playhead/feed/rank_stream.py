@@ -11,6 +11,7 @@ from playhead.feed.tasks import Work
 from playhead.plan.plan import Plan
 from playhead.plan.rules import FixedRule
 from playhead.plan.segments import round_end
+from playhead.read.cache_filler.streams import num_bytes_of
 from playhead.recipe.tree import evaluation_branch
 from playhead.recipe.values import Recipe, Unit
 from playhead.resolve.open import map_tables, plan_tables
@@ -33,7 +34,7 @@ class RankStream:
         world_size: int | None,
         files: Files | None = None,
     ) -> None:
-        self.recipe, self.split = recipe, split
+        self.recipe, self.split, self.files = recipe, split, files
         self._given = rank, world_size
         self._identity: Identity | None = None
         self._tables = map_tables(recipe, split, files)
@@ -89,6 +90,11 @@ class RankStream:
     def units(self) -> tuple[Unit, ...]:
         """The units of the lengths of each sub-stream."""
         return tuple(leaves[0].unit for leaves in self._leaves)
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all files of the sources together."""
+        return num_bytes_of(self._tables.values())
 
     def describe(self, work: Work) -> str:
         """A human-readable description of work: its samples and where they are."""

@@ -16,12 +16,15 @@ from typing import Any
 
 from playhead.errors import PlayheadError, SampleError, WorkerError
 from playhead.feed.arena import Arena
+from playhead.feed.look_ahead import LookAhead, Queued
 from playhead.feed.produce import Blueprint
 from playhead.feed.tasks import Work
 from playhead.feed.transport import pack
+from playhead.read.priority import give_way
 
-# The blueprint of the producer, a function to call before, and how often the pool was started before.
-Instructions = tuple[Blueprint, Callable[[int, int], None] | None, int]
+# The blueprint of the producer, a function to call before, how often the pool was started before, and the number of
+# threads that fetch ahead.
+Instructions = tuple[Blueprint, Callable[[int, int], None] | None, int, int]
 
 BUFFER = struct.Struct("=i?")  # a buffer's number, and whether it is new (its descriptor follows); work is longer
 
@@ -31,26 +34,29 @@ def serve(connection: Connection, instructions: Instructions | bytes, number: in
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the owner
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork has its owner's handler
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    inbox: SimpleQueue[Work] = SimpleQueue()
-    arena = Arena(free)
+    give_way()
+    inbox: SimpleQueue[Queued] = SimpleQueue()
+    look_ahead, arena = LookAhead(), Arena(free)
     # Listen before building: the owner may exit meanwhile.
-    threading.Thread(target=_listen, args=(connection, socket_of(connection), inbox, arena), daemon=True).start()
+    listening = (connection, socket_of(connection), lambda work: inbox.put(look_ahead.add(work)), arena)
+    threading.Thread(target=_listen, args=listening, daemon=True).start()
     producer: Any = None
     failure: BaseException | None = None
     try:
         found = pickle.loads(instructions) if isinstance(instructions, bytes) else instructions  # noqa: S301  # our own
-        blueprint, setup, num_starts = found
+        blueprint, setup, num_starts, num_threads = found
         if setup is not None:
             setup(number, num_starts)
         producer = blueprint.build()
+        look_ahead.start(producer.fetch if producer.looks_ahead else None, num_threads)
     except Exception as error:  # noqa: BLE001  # raised where the first result is awaited
         failure = _portable(error)
     while True:
-        work = inbox.get()
+        work, take = inbox.get()
         result: Any = failure
         if result is None:
             try:
-                result = producer(work, arena.empty)
+                result = producer(work, arena.empty, number, take)
             except Exception as error:  # noqa: BLE001  # raised where the result is awaited
                 arena.clear()
                 result = _portable(error)
@@ -58,7 +64,7 @@ def serve(connection: Connection, instructions: Instructions | bytes, number: in
             connection.send_bytes(_message(result, work, arena))
         except OSError:
             os._exit(0)
-        del result  # its arrays are the owner's now
+        del result, take  # its arrays are the owner's now
 
 
 def socket_of(connection: Connection) -> socket.socket:
@@ -68,13 +74,13 @@ def socket_of(connection: Connection) -> socket.socket:
     return found
 
 
-def _listen(connection: Connection, stream: socket.socket, inbox: SimpleQueue[Work], arena: Arena) -> None:
+def _listen(connection: Connection, stream: socket.socket, put: Callable[[Work], None], arena: Arena) -> None:
     """Receive work at once, so that the owner never blocks on a worker that waits for it to take a result."""
     try:
         while True:
             data = connection.recv_bytes()
             if len(data) > BUFFER.size:
-                inbox.put(Work.from_bytes(data))
+                put(Work.from_bytes(data))
                 continue
             number, is_new = BUFFER.unpack(data)
             if is_new:

@@ -27,6 +27,7 @@ from playhead.formats.shar_fields import NO_DATA, pairs
 from playhead.formats.tar import TarReader
 from playhead.formats.tar_rows import RowTar
 from playhead.read.generator import SampleGenerator
+from playhead.read.media import NOTHING_FETCHED, FetchedMedia
 from playhead.read.media_rules import MediaRules, too_large
 from playhead.read.row_decoder import RowDecoder
 from playhead.read.samples import MadeSamples, Maker, chosen
@@ -76,7 +77,16 @@ class CutMaker:
         held = self._sources.read(media)
         return [_with_recordings(sample, self._sources, held) for sample in samples]
 
-    def make(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> MadeSamples:
+    def fetch(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> FetchedMedia:  # noqa: ARG002
+        """Nothing: `raw` reads the media, too."""
+        return NOTHING_FETCHED
+
+    def make(
+        self,
+        raws: list[Sample],
+        generators: Iterable[SampleGenerator],
+        fetched: FetchedMedia = NOTHING_FETCHED,  # noqa: ARG002
+    ) -> MadeSamples:
         made: list[Sample] = []
         for raw, generator in zip(raws, generators, strict=False):
             key = generator.choose("cuts of a batch", _KEYS_END)

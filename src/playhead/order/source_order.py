@@ -61,14 +61,17 @@ def rows_between(order: SourceOrder, first: int, stop: int) -> tuple[IntArray, I
 
 def draw_of(order: SourceOrder, epoch: int, row: int) -> int:
     """The draw that gives `row` in `epoch`: the inverse of `rows_between`."""
-    start = epoch * order.num_rows
-    row -= order.first_row
+    return epoch * order.num_rows + int(places_of(order, epoch, np.array([row]))[0])
+
+
+def places_of(order: SourceOrder, epoch: int, rows: IntArray) -> IntArray:
+    """The place of each row in the order of an epoch, counted from 0."""
+    rows = rows - order.first_row
     if order.shuffle == "none":
-        return start + row
+        return rows
     if order.shuffle == "global":
-        place = unpermute(fold(order.key, epoch), np.array([row]), order.num_rows)[0]
-        return start + int(place)
-    return start + _shard_place_of(order, epoch, row)
+        return unpermute(fold(order.key, epoch), rows, order.num_rows)
+    return _shard_places_of(order, epoch, rows)
 
 
 def _small_rows(order: SourceOrder, first: int, stop: int) -> IntArray:
@@ -125,11 +128,16 @@ def _shard_rows_at(order: SourceOrder, epoch: int, places: IntArray) -> IntArray
     return rows
 
 
-def _shard_place_of(order: SourceOrder, epoch: int, row: int) -> int:
+def _shard_places_of(order: SourceOrder, epoch: int, rows: IntArray) -> IntArray:
     layout = _layout(order, epoch)
-    shard = int(np.searchsorted(layout.row_begins, row, side="right") - 1)
-    position = int(np.flatnonzero(layout.shards == shard)[0])
-    mixed = int(layout.begins[position]) + row - int(layout.row_begins[shard])
-    start, end = _group_span(order, layout, position // order.group)
-    key = extend(layout.key, "group", position // order.group)
-    return start + int(unpermute(key, np.array([mixed - start]), end - start)[0])
+    shards = np.searchsorted(layout.row_begins, rows, side="right") - 1
+    positions = np.empty(len(layout.shards), np.int64)
+    positions[layout.shards] = np.arange(len(layout.shards))
+    position = positions[shards]
+    places = layout.begins[position] + rows - layout.row_begins[shards]
+    for group in np.unique(position // order.group).tolist():
+        start, end = _group_span(order, layout, group)
+        chosen = position // order.group == group
+        key = extend(layout.key, "group", group)
+        places[chosen] = start + unpermute(key, places[chosen] - start, end - start)
+    return places

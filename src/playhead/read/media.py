@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from playhead.errors import DataError, PlayheadError, SampleError
+from playhead.errors import DataError, PlayheadError, RecipeError, SampleError, StoreError
 from playhead.formats.conversation import CONVERSATION, Conversation
 from playhead.formats.media import DecodedMedia, Media, MediaKind
 from playhead.formats.rows import Sample
 from playhead.read.images import decode_image
 from playhead.read.media_bytes import MediaBytes, open_media, open_medium
 from playhead.read.media_rules import MediaRules
-from playhead.read.recordings import SECONDS, decode_recording, joined_parts
+from playhead.read.recordings import SECONDS, decode_recording, fetch_recording, joined_parts
 from playhead.read.videos import BYTES, decode_video
 from playhead.recipe.values import AudioOptions, ImageOptions
-from playhead.store import Files, ask_together
+from playhead.store import Files, ask_together, requests_cost
 
 _AUDIO_AS_IT_IS = AudioOptions()
 _IMAGES_AS_THEY_ARE = ImageOptions()
@@ -24,6 +26,11 @@ _IMAGES_AS_THEY_ARE = ImageOptions()
 # What several samples need from one medium: for each the resulting fields, or the error. Fields are named by the suffix
 # that is added to the name of the medium's field.
 _Decoder = Callable[[MediaBytes, Sequence[Media], MediaRules, Any], list[dict[str, Any] | SampleError]]
+
+MediaKey = tuple[str, MediaKind, bool]  # the path, the kind, and whether it is no part of another medium
+# Media that were read ahead of their decoding, with all that is needed of them; or the error of the storage.
+FetchedMedia = Mapping[MediaKey, MediaBytes | StoreError | DataError]
+NOTHING_FETCHED: FetchedMedia = MappingProxyType({})
 
 DECODERS: dict[MediaKind, _Decoder] = {"audio": decode_recording, "image": decode_image, "video": decode_video}
 
@@ -48,6 +55,7 @@ def decode_media(
     audio: AudioOptions = _AUDIO_AS_IT_IS,
     image: ImageOptions = _IMAGES_AS_THEY_ARE,
     video: str | None = None,
+    fetched: FetchedMedia = NOTHING_FETCHED,
 ) -> tuple[list[Sample], SampleError | DataError | None]:
     """The samples with their media fetched and decoded, up to the first that fails, and its error.
 
@@ -55,21 +63,17 @@ def decode_media(
     only bytes, is a StoredArray.
     Law: each file costs one stamp, one read of its header and at most one more for all that is wanted of it; where
     requests take a round trip, those of many files are in flight together. What fails in the storage is raised.
+    What was `fetched` of these samples is not requested again.
     """
-    wanted = [
-        _Wanted(number, field, part, media)
-        for number, sample in enumerate(samples)
-        for field, value in _media_of(sample)
-        for part, media in (enumerate(value.parts) if value.parts else [(None, value)])
-    ]
+    wanted = _wanted(samples)
     if not wanted:
         return samples, None
-    found = _Decoding(files, rules, {"audio": audio, "image": image, "video": video}).all(wanted)
+    found = _Decoding(files, rules, {"audio": audio, "image": image, "video": video}, fetched).all(wanted)
     done: list[Sample] = []
     for number, sample in enumerate(samples):
         made: Sample = {}
         decoded: dict[str, dict[str, Any]] = {}
-        for field, value in _media_of(sample):
+        for field, value in media_of(sample):
             result = _joined(number, field, value, found, audio) if value.parts else found[number, field, None]
             if isinstance(result, PlayheadError):
                 return done, result
@@ -85,7 +89,55 @@ def decode_media(
     return done, None
 
 
-def _media_of(sample: Sample) -> Iterator[tuple[str, Media]]:
+def fetch_media(samples: list[Sample], files: Files, rules: MediaRules) -> FetchedMedia:
+    """Read what `decode_media` will need of the files that these samples name, where requests take a round trip."""
+    named, _ = _by_path([each for each in _wanted(samples) if each.media.data is None], rules)
+    keys = [key for key in named if requests_cost(files, key[0])]
+
+    def fetch(i: int) -> MediaBytes | StoreError | DataError:
+        group = named[keys[i]]
+        try:
+            source = open_media(files, keys[i][0], whole=_is_whole(group), keeps=True)
+            with suppress(SampleError, RecipeError):  # decoding finds them again, and knows whose they are
+                if keys[i][1] == "audio":
+                    fetch_recording(source, [each.media for each in group], rules)
+                elif source.size <= rules.max_bytes:
+                    source.read(0, source.size)
+        except (StoreError, DataError) as error:
+            return error
+        return source
+
+    return dict(zip(keys, ask_together(files, [path for path, *_ in keys], fetch), strict=True))
+
+
+def _wanted(samples: list[Sample]) -> list[_Wanted]:
+    return [
+        _Wanted(number, field, part, media)
+        for number, sample in enumerate(samples)
+        for field, value in media_of(sample)
+        for part, media in (enumerate(value.parts) if value.parts else [(None, value)])
+    ]
+
+
+def _by_path(
+    wanted: Sequence[_Wanted], rules: MediaRules
+) -> tuple[dict[MediaKey, list[_Wanted]], dict[tuple[int, str, int | None], SampleError]]:
+    """What is wanted of each file, and the errors of media that the rules do not allow."""
+    named: dict[MediaKey, list[_Wanted]] = {}
+    refused: dict[tuple[int, str, int | None], SampleError] = {}
+    for each in wanted:
+        try:
+            named.setdefault((rules.resolve(each.media), each.media.kind, each.part is None), []).append(each)
+        except SampleError as error:
+            refused[each.key] = error
+    return named, refused
+
+
+def _is_whole(group: Sequence[_Wanted]) -> bool:
+    return any(each.media.duration is None for each in group)
+
+
+def media_of(sample: Sample) -> Iterator[tuple[str, Media]]:
     """The media of a sample, and those of its conversation, in order; each with a name."""
     for field, value in sample.items():
         if type(value) is Media:
@@ -127,31 +179,33 @@ class _Decoding:
     files: Files
     rules: MediaRules
     options: dict[MediaKind, AudioOptions | ImageOptions | str | None]
+    fetched: FetchedMedia
 
     def all(self, wanted: Sequence[_Wanted]) -> _Found:
         found: _Found = {}
-        named: dict[tuple[str, MediaKind, bool], list[_Wanted]] = {}
         for each in wanted:
-            media = each.media
-            if media.data is not None:
-                self._decode(open_medium(media, self.files, self.rules, each.field), [each], found)
-                continue
-            try:
-                key = self.rules.resolve(media), media.kind, each.part is None
-                named.setdefault(key, []).append(each)
-            except SampleError as error:
-                found[each.key] = error
-        paths, groups = [path for path, *_ in named], list(named.values())
+            if each.media.data is not None:
+                self._decode(open_medium(each.media, self.files, self.rules, each.field), [each], found)
+        named, refused = _by_path([each for each in wanted if each.media.data is None], self.rules)
+        found.update(refused)
+        keys, groups = list(named), list(named.values())
 
         def fetch(i: int) -> None:
-            whole = any(each.media.duration is None for each in groups[i])
             try:
-                self._decode(open_media(self.files, paths[i], whole=whole), groups[i], found)
+                self._decode(self._opened(keys[i], groups[i]), groups[i], found)
             except DataError as error:
                 found.update({each.key: error for each in groups[i]})
 
-        ask_together(self.files, paths, fetch)
+        ask_together(self.files, [path for path, *_ in keys], fetch)
         return found
+
+    def _opened(self, key: MediaKey, group: Sequence[_Wanted]) -> MediaBytes:
+        source = self.fetched.get(key)
+        if source is None:
+            return open_media(self.files, key[0], whole=_is_whole(group))
+        if isinstance(source, PlayheadError):
+            raise source
+        return source
 
     def _decode(self, source: MediaBytes, group: Sequence[_Wanted], found: _Found) -> None:
         """Decode the parts of one medium that a group needs."""

@@ -6,27 +6,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from playhead.errors import DataError, PlayheadError, SampleError
+from playhead.errors import DataError, PlayheadError, SampleError, StoreError
 from playhead.formats.rows import Fetch, Sample
 from playhead.index.table import Table
 from playhead.order.picks import Picks
 from playhead.read.augment import Augmenter
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import LengthError, all_as_planned, check_length, cut
+from playhead.read.media import NOTHING_FETCHED, FetchedMedia
 from playhead.read.noises import NoiseSource
 from playhead.read.recount import Counted
-from playhead.read.row_decoder import RowDecoder
+from playhead.read.row_decoder import RowDecoder, may_name_remote
 from playhead.read.samples import NONE, Maker, NewMaker, SampleMaker
 from playhead.read.substitutes import Incident, Wanted, own_length, shortest, substitute
 from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf, augment_keys, augments_of, sample_key
 from playhead.recipe.values import Recipe
-from playhead.store import Files
+from playhead.store import Files, num_costly
 from playhead.types import IntArray
 
 
@@ -57,6 +59,7 @@ class _Source:
     maker: Maker
     fetch: Fetch
     key: int
+    looks_ahead: bool  # whether reading it takes round trips
 
     def raw(self, rows: IntArray) -> list[Sample]:
         return self.maker.raw(self.table.locate(rows, self.fetch))
@@ -69,6 +72,18 @@ class _SourceSamples(NamedTuple):
     samples: list[Sample]
     problem: PlayheadError | None
     counted: Counted | None = None
+
+
+class FetchedRows(NamedTuple):
+    """The raw samples of a source and the remote media that they name; or the error that reading them ended with."""
+
+    raws: list[Sample]
+    media: FetchedMedia
+    problem: PlayheadError | None = None
+
+
+Fetched = Mapping[int, FetchedRows]  # by the number of the source in its sub-stream
+NONE_FETCHED: Fetched = MappingProxyType({})
 
 
 class Reader:
@@ -92,7 +107,7 @@ class Reader:
         new_maker: NewMaker | None = None,
     ) -> None:
         self._recipe = recipe
-        files = files_of(recipe, "refuse", files)
+        files = files_of(recipe, "refuse", files, cached=True)
         opened = {
             leaf.source.name: NoiseSource(table, RowDecoder(recipe, leaf, files), Fetch(files, table.index.stamps))
             for leaf, table in noises
@@ -115,18 +130,40 @@ class Reader:
 
         def source(leaf: Leaf, table: Table) -> _Source:
             fetch = Fetch(files, table.index.stamps)
-            return _Source(leaf, table, maker(leaf), fetch, sample_key(recipe, leaf))
+            looks_ahead = may_name_remote(recipe, leaf, files) or num_costly(files, fetch.stamps) > 0
+            return _Source(leaf, table, maker(leaf), fetch, sample_key(recipe, leaf), looks_ahead)
 
         self._streams = [[source(*found) for found in stream] for stream in streams]
 
-    def read(self, request: Request) -> tuple[list[Sample | None], list[Incident]]:
-        """The samples in order (None: an empty slot), and the samples that were replaced."""
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether `fetch` ever fetches anything: not where all files are on disks."""
+        return any(source.looks_ahead for stream in self._streams for source in stream)
+
+    def fetch(self, request: Request) -> Fetched:
+        """The bytes that `read` will need, where requests take a round trip; other threads may read meanwhile.
+
+        Law: `read` returns and raises the same with them and without. Errors of the rows or the storage are kept for
+        it; bad samples are replaced by `read`, one by one.
+        """
+        found: dict[int, FetchedRows] = {}
+        for number, positions in _by_source(request.picks.source).items():
+            source = self._streams[request.stream][number]
+            if source.looks_ahead and not _was_replaced(request, positions):
+                found[number] = _fetched_together(request, source, positions)
+        return found
+
+    def read(self, request: Request, fetched: Fetched = NONE_FETCHED) -> tuple[list[Sample | None], list[Incident]]:
+        """The samples in order (None: an empty slot), and the samples that were replaced.
+
+        What was `fetched` of the request is not read again.
+        """
         samples: list[Sample | None] = [None] * len(request.picks)
         incidents: list[Incident] = []
         lengths = None if request.lengths is None else request.lengths.tolist()
         for number, positions in _by_source(request.picks.source).items():
             source = self._streams[request.stream][number]
-            made = _made_together(request, source, positions)
+            made = _made_together(request, source, positions, fetched.get(number))
             alone = len(positions) == len(samples)
             planned = lengths if lengths is None or alone else [lengths[position] for position in positions]
             if not self._all_as_planned(source, made, len(positions), planned):
@@ -222,19 +259,41 @@ class Reader:
             raise
 
 
-def _made_together(request: Request, source: _Source, positions: Sequence[int]) -> _SourceSamples:
+def _was_replaced(request: Request, positions: Sequence[int]) -> bool:
+    """Whether one of the samples was replaced last time: they are then read one by one."""
+    return bool(request.known) and not (request.known or {}).keys().isdisjoint(positions)
+
+
+def _fetched_together(request: Request, source: _Source, positions: Sequence[int]) -> FetchedRows:
+    try:
+        raws = source.raw(_at(request.picks.row, positions))
+    except (StoreError, SampleError, DataError) as error:
+        return FetchedRows([], NOTHING_FETCHED, error)
+    try:
+        return FetchedRows(raws, source.maker.fetch(raws, _generators(request, source.key, positions)))
+    except PlayheadError:  # of a row: making the samples finds it again, and knows whose it is
+        return FetchedRows(raws, NOTHING_FETCHED)
+
+
+def _made_together(
+    request: Request, source: _Source, positions: Sequence[int], fetched: FetchedRows | None
+) -> _SourceSamples:
     """The samples of a source read and made at once, up to the first that fails.
 
     If a sample was replaced last time, or reading all together fails, none is made: they are then read one by one, to
     find the bad ones.
     """
-    if request.known and not request.known.keys().isdisjoint(positions):
+    if _was_replaced(request, positions):
         return _SourceSamples([], [], None)
     try:
-        raws = source.raw(_at(request.picks.row, positions))
+        if fetched is None:
+            fetched = FetchedRows(source.raw(_at(request.picks.row, positions)), NOTHING_FETCHED)
+        elif fetched.problem is not None:
+            raise fetched.problem
     except (SampleError, DataError):
         return _SourceSamples([], [], None)
-    return _SourceSamples(raws, *source.maker.make(raws, _generators(request, source.key, positions)))
+    generators = _generators(request, source.key, positions)
+    return _SourceSamples(fetched.raws, *source.maker.make(fetched.raws, generators, fetched.media))
 
 
 def _as_counted(

@@ -84,13 +84,7 @@ def decode_recording(
         recording = open_recording(source)
     except SampleError as error:
         return [error] * len(group)
-    found: dict[int, dict[str, Any] | SampleError] = {}
-    frames: dict[int, tuple[int, int]] = {}
-    for i, media in enumerate(group):
-        try:
-            frames[i] = _wanted_frames(source.path, recording, media, rules)
-        except SampleError as error:
-            found[i] = error
+    frames, found = _all_frames(source.path, recording, group, rules)
     ranges = list(dict.fromkeys(recording.byte_range(*bounds) for bounds in frames.values()))
     unread = source.extents(ranges) if recording.is_plain else None
     parts = dict(zip(ranges, source.ranges(ranges) if unread is None else unread, strict=True)) if ranges else {}
@@ -106,6 +100,27 @@ def decode_recording(
         except SampleError as error:
             found[i] = error
     return [found[i] for i in range(len(group))]
+
+
+def fetch_recording(source: MediaBytes, group: Sequence[Media], rules: MediaRules) -> None:
+    """Read what `decode_recording` will read of a source that keeps it."""
+    recording = open_recording(source)
+    frames, _ = _all_frames(source.path, recording, group, rules)
+    source.ranges(list(dict.fromkeys(recording.byte_range(*bounds) for bounds in frames.values())))
+
+
+def _all_frames(
+    path: str, recording: OpenRecording, group: Sequence[Media], rules: MediaRules
+) -> tuple[dict[int, tuple[int, int]], dict[int, dict[str, Any] | SampleError]]:
+    """The frames of each segment by its number in the group, and the errors of those that have none."""
+    frames: dict[int, tuple[int, int]] = {}
+    refused: dict[int, dict[str, Any] | SampleError] = {}
+    for i, media in enumerate(group):
+        try:
+            frames[i] = _wanted_frames(path, recording, media, rules)
+        except SampleError as error:
+            refused[i] = error
+    return frames, refused
 
 
 def joined_parts(parts: Sequence[Mapping[str, Any]], crop: MediaCrop | None, how: AudioOptions) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from playhead.formats.registry import format_of
 from playhead.formats.rows import Rows, Sample
 from playhead.read.conversations import audio_as_conversation
 from playhead.read.decode import decoded_until, with_media
-from playhead.read.media import decode_media
-from playhead.read.media_rules import media_rules
+from playhead.read.media import NOTHING_FETCHED, FetchedMedia, decode_media, fetch_media
+from playhead.read.media_rules import MediaRules, media_rules
 from playhead.recipe.by_format import format_holds_conversations
+from playhead.recipe.storage import uncached
 from playhead.recipe.tree import Leaf, audio_conversations
 from playhead.recipe.values import Recipe, Source
-from playhead.store import Files
+from playhead.store import Files, num_costly
 
 _FOLDERS = ("data_folder", "audio_root")
 
@@ -26,17 +27,27 @@ def media_folders(source: Source) -> list[str]:
     return [path for paths in given for path in paths]
 
 
+def _rules(recipe: Recipe, leaf: Leaf) -> MediaRules:
+    folders = [f"{path.rstrip('/')}/" for path in media_folders(leaf.source)]
+    return media_rules([*leaf.source.path, *folders], recipe.media, recipe.length_tolerance)
+
+
+def may_name_remote(recipe: Recipe, leaf: Leaf, files: Files) -> bool:
+    """Whether rows may name media whose requests take a round trip."""
+    rules = _rules(recipe, leaf)
+    return recipe.media is not False and num_costly(files, (*rules.roots, *rules.allow)) > 0
+
+
 class RowDecoder:
     """Reads and decodes the rows of one source, in one process."""
 
     def __init__(self, recipe: Recipe, leaf: Leaf, files: Files) -> None:
         found = format_of(leaf.source, leaf.path)
         self._reader = found.format.open(leaf.source, files)
-        self._files = files
+        self.media_files = uncached(recipe, files)
         self._raw_members = found.raw_members
         self._decodes = recipe.decode and found.raw_members
-        folders = [f"{path.rstrip('/')}/" for path in media_folders(leaf.source)]
-        self.rules = media_rules([*leaf.source.path, *folders], recipe.media, recipe.length_tolerance)
+        self.rules = _rules(recipe, leaf)
         self._media = self.rules if recipe.media is not False else None
         self._takes_extents = self._decodes if found.raw_members else self._media is not None
         self._video = recipe.video
@@ -45,6 +56,7 @@ class RowDecoder:
         self._conversations = found.conversations
         self._audio = leaf.source.audio or recipe.audio
         self.image = leaf.source.image or recipe.image
+        self.may_name_remote = may_name_remote(recipe, leaf, files)
 
     @property
     def may_hold_media(self) -> bool:
@@ -89,11 +101,20 @@ class RowDecoder:
             raise problem
         return samples
 
-    def decoded(self, samples: list[Sample]) -> tuple[list[Sample], SampleError | DataError | None]:
+    def fetched(self, samples: list[Sample]) -> FetchedMedia:
+        """What `decoded` needs of the media that these samples name, where requests take a round trip."""
+        if self._media is None or not self.may_hold_media:
+            return NOTHING_FETCHED
+        return fetch_media(samples, self.media_files, self._media)
+
+    def decoded(
+        self, samples: list[Sample], fetched: FetchedMedia = NOTHING_FETCHED
+    ) -> tuple[list[Sample], SampleError | DataError | None]:
         """Samples with `Media` values fetched and decoded, up to the first that fails, and its error."""
         problem: SampleError | DataError | None = None
         if self._media is not None and self.may_hold_media:
-            samples, problem = decode_media(samples, self._files, self._media, self._audio, self.image, self._video)
+            how = self._audio, self.image, self._video
+            samples, problem = decode_media(samples, self.media_files, self._media, *how, fetched)
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +16,7 @@ from playhead.read.conversations import SampleChat
 from playhead.read.generator import SampleGenerator
 from playhead.read.headers import UndecodedRow
 from playhead.read.mapping import Mapper
+from playhead.read.media import NOTHING_FETCHED, FetchedMedia
 from playhead.read.recount import Counted, Recount, recount_of
 from playhead.read.row_decoder import RowDecoder
 from playhead.read.stored import read_arrays
@@ -22,7 +24,7 @@ from playhead.read.tokens import SampleTokens
 from playhead.recipe.imports import resolve_function
 from playhead.recipe.tree import Leaf, map_of, tokenize_of
 from playhead.recipe.values import Recipe
-from playhead.store import Files
+from playhead.store import SPANS, Files
 
 NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -38,7 +40,10 @@ class MadeSamples(NamedTuple):
 
 
 class Maker(Protocol):
-    """Makes the samples of one source, in one process. `recount` counts lengths by terms again, if they are checked."""
+    """Makes the samples of one source, in one process. `recount` counts lengths by terms again, if they are checked.
+
+    Look-ahead threads call `raw` and `fetch`, and never `make`, which calls the user's map.
+    """
 
     @property
     def recount(self) -> Recount | None: ...
@@ -46,8 +51,13 @@ class Maker(Protocol):
     def raw(self, rows: Rows) -> list[Sample]:
         """What is read of the rows. A broken row raises DataError or SampleError."""
 
-    def make(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> MadeSamples:
-        """The samples of what was read."""
+    def fetch(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> FetchedMedia:
+        """What `make` will need of remote media that the rows name."""
+
+    def make(
+        self, raws: list[Sample], generators: Iterable[SampleGenerator], fetched: FetchedMedia = NOTHING_FETCHED
+    ) -> MadeSamples:
+        """The samples of what was read and fetched."""
 
 
 NewMaker = Callable[[Recipe, Leaf, Files], Maker]
@@ -78,7 +88,7 @@ class SampleMaker:
         tokenize = tokenize_of(recipe, leaf)
         self._tokens = None if tokenize is None else SampleTokens(tokenize[0], tokenizers)
         chat = chat_of(recipe, leaf)
-        headers = UndecodedRow({}, files, self._decoder.rules, self._decoder.image)
+        headers = UndecodedRow({}, self._decoder.media_files, self._decoder.rules, self._decoder.image)
         audio_dtype = None if recipe.media is False else (leaf.source.audio or recipe.audio).dtype
         self._chat = None if chat is None else SampleChat(chat, tokenizers, headers, audio_dtype)
         self._mapper = None if function is None else Mapper(function)
@@ -88,21 +98,37 @@ class SampleMaker:
         """The samples as they are in their files; where they are decoded, an Extent may stand for bytes."""
         return self._decoder.raw(rows)
 
-    def make(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> MadeSamples:
+    def fetch(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> FetchedMedia:
+        if not self._decoder.may_name_remote:
+            return NOTHING_FETCHED
+        return self._decoder.fetched(self._undecoded(raws, self._drawn(raws, generators)))
+
+    def make(
+        self, raws: list[Sample], generators: Iterable[SampleGenerator], fetched: FetchedMedia = NOTHING_FETCHED
+    ) -> MadeSamples:
         """Decode, augment, tokenize and map raw samples."""
-        drawn: list[SampleGenerator] | None = None
-        if self._augmenter is not None or self._decoder.has_choices:
-            generators = drawn = [*islice(generators, len(raws))]
+        drawn = self._drawn(raws, generators)
+        undecoded = self._undecoded(raws, drawn)
+        samples, problem = self._decoder.decoded(undecoded, fetched)
+        if self._augmenter is not None:
+            samples, failed = self._augmenter.run(undecoded, read_arrays(samples), drawn or [])
+            problem = failed or problem
+        return self._finished(raws, samples, problem, generators if drawn is None else drawn)
+
+    def _drawn(self, raws: list[Sample], generators: Iterable[SampleGenerator]) -> list[SampleGenerator] | None:
+        """The generators that are needed before samples are decoded."""
+        if self._augmenter is None and not self._decoder.has_choices:
+            return None
+        return [*islice(generators, len(raws))]
+
+    def _undecoded(self, raws: list[Sample], drawn: list[SampleGenerator] | None) -> list[Sample]:
+        """The samples with their media as `Media` values, and the segments of them that are wanted."""
         undecoded = self._decoder.with_media(raws)
         if drawn is not None:
             undecoded = [chosen(sample, generator) for sample, generator in zip(undecoded, drawn, strict=True)]
         if self._augmenter is not None:
             undecoded = self._augmenter.set_segments(undecoded, drawn or [])
-        samples, problem = self._decoder.decoded(undecoded)
-        if self._augmenter is not None:
-            samples, failed = self._augmenter.run(undecoded, read_arrays(samples), drawn or [])
-            problem = failed or problem
-        return self._finished(raws, samples, problem, generators)
+        return undecoded
 
     def _finished(
         self,
@@ -126,8 +152,12 @@ class SampleMaker:
             samples, failed = self._tokens.run(samples)
             problem = failed or problem
         if self._mapper is not None:
+            began = monotonic()
             samples, failed = self._mapper.run(samples, islice(generators, len(samples)))
             problem = failed or problem
+            spans = SPANS.get()
+            if spans is not None:
+                spans.append(("map", began, monotonic(), None, 0, 0))
         return MadeSamples(samples, problem, counted)
 
 
