@@ -64,16 +64,66 @@ def test_a_recipe_that_names_functions_says_where_they_are_looked_for(folder: Pa
     assert f"they are looked for beside {folder}/near/recipe.yaml" in printed(folder, *FETCH)
 
 
+def test_steps_are_fetched_with_all_they_need(folder: Path) -> None:
+    words = ("fetch", "recipe.json", "--steps", "3", "--to", "near")
+    planned = as_json(folder, *words, "--dry-run")
+    assert not (folder / "near").exists()
+    out = printed(folder, *words).splitlines()
+    assert out[0] == "steps 0 to 2"
+    assert [line.rsplit(maxsplit=5)[0].strip() for line in out[2:4]] == ["files of shards", "prepared indexes"]
+    found = as_json(folder, *words)
+    assert (found["steps"], found["problems"]) == ("steps 0 to 2", [])
+    assert [file["path"] for file in found["files"]] == [file["path"] for file in planned["files"]]
+    expected = [batch["id"] for batch in Loader(Recipe.load(folder / "recipe.json"))][:3]
+    for path in folder.glob("part-*.jsonl"):
+        path.unlink()
+    assert printed(folder, "run", "near/recipe.yaml", "--steps", "3")
+    with Loader(Recipe.load(folder / "near" / "recipe.yaml")) as loader:
+        assert [batch["id"] for batch, _ in zip(loader, expected, strict=False)] == expected
+
+
+def test_without_options_everything_is_fetched(folder: Path) -> None:
+    out = printed(folder, "fetch", "recipe.json", "--to", "near").splitlines()
+    assert out[0] == "all steps"
+    assert [line.split()[:4] for line in out[2:3]] == [["files", "of", "shards", "2"]]
+    expected = [batch["id"] for batch in Loader(Recipe.load(folder / "recipe.json"))]
+    for path in folder.glob("part-*.jsonl"):
+        path.unlink()
+    with Loader(Recipe.load(folder / "near" / "recipe.yaml")) as loader:
+        assert [batch["id"] for batch in loader] == expected
+
+
+def test_steps_are_fetched_from_a_saved_state_for_a_node(folder: Path) -> None:
+    values = json.loads((folder / "recipe.json").read_text())
+    (folder / "recipe.json").write_text(json.dumps({**values, "lanes": 2}))
+    printed(folder, "run", "recipe.json", "--steps", "1", "--state", "state.json")
+    words = ("fetch", "recipe.json", "--steps", "1", "--state", "state.json", "--to", "near")
+    found = as_json(folder, *words, "--world", "2", "--nodes", "2", "--node", "1")
+    assert found["steps"] == "steps 1 to 1 of rank 1 of 2"
+    out = printed(
+        folder, "run", "near/recipe.yaml", "--steps", "1", "--state", "state.json", "--rank", "1", "--world", "2"
+    )
+    assert out
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("fetch", "recipe.json", "--to", "near"), 2, "choose --manifests, --indexes or both"),
         (
             ("fetch", "recipe.json", "--manifests", "--to", "s3://bucket/near"),
             1,
             "copies are made in a local directory",
         ),
         (("fetch", "recipe.json", "--manifests"), 2, "Missing option '--to'"),
+        (("fetch", "recipe.json", "--manifests", "--to", "near", "--rank", "0"), 2, "needs --steps"),
+        (("fetch", "recipe.json", "--steps", "1", "--to", "near", "--rank", "0"), 2, "needs --world"),
+        (("fetch", "recipe.json", "--steps", "1", "--to", "near", "--node", "0"), 2, "needs --nodes, --node and"),
+        (
+            ("fetch", "recipe.json", "--steps", "1", "--to", "near", "--from-step", "1", "--state", "a.json"),
+            2,
+            "leave out --from-step",
+        ),
+        (("fetch", "recipe.json", "--steps", "1", "--from-step", "900", "--to", "near"), 1, "past the end"),
     ],
 )
 def test_wrong_usage_is_refused(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
@@ -106,3 +156,53 @@ def test_an_interrupted_command_keeps_what_it_copied_and_goes_on(tmp_path: Path)
         found = as_json(tmp_path, "fetch", "recipe.json", "--manifests", "--to", "near")
     assert [file["outcome"] for file in found["files"]].count("present") == len(kept)
     assert len(load_copies(str(tmp_path / "near")).files) == 30
+
+
+def test_a_killed_command_goes_on_in_the_middle_of_a_file(tmp_path: Path) -> None:
+    piece = 8 << 20
+    rows = b"".join(json.dumps({"id": str(i), "text": "x" * (1 << 20)}).encode() + b"\n" for i in range(33))
+    with serving({"/data/a.jsonl": rows}) as server:
+        source = {"name": "text", "path": f"{server.address}/data/a.jsonl"}
+        recipe = {"sources": [source], "batching": {"type": "fixed", "size": 2}, "sequence": None, "collate": "list"}
+        (tmp_path / "recipe.json").write_text(json.dumps(recipe))
+        printed(tmp_path, "prepare", "recipe.json")
+        words = ("fetch", "recipe.json", "--steps", "2", "--to", "near")
+        server.silent_seconds = 0.3
+        with subprocess.Popen([sys.executable, "-m", "playhead", *words], cwd=tmp_path) as process:
+            deadline = time.monotonic() + 60
+            while not any(path.stat().st_size >= 2 * piece for path in tmp_path.rglob("*.partial")):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.kill()
+        server.silent_seconds = 0.0
+        (partial,) = tmp_path.rglob("*.partial")
+        kept = partial.stat().st_size
+        assert kept < len(rows)
+        server.requests.clear()
+        found = as_json(tmp_path, *words)
+    assert [file["outcome"] for file in found["files"] if file["kind"] == "shard"] == ["copied"]
+    firsts = [int(request.rpartition("bytes=")[2].split("-")[0]) for request in server.requests if "bytes=" in request]
+    assert min(firsts) == kept
+    assert next(tmp_path.rglob("files/http/*/data/a.jsonl")).read_bytes() == rows
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".lock")] == []
+    assert printed(tmp_path, "run", "near/recipe.yaml", "--steps", "2")
+
+
+def test_what_was_fetched_for_some_steps_is_checked_and_benched_as_far_as_it_goes(folder: Path) -> None:
+    for i in range(6):
+        write_jsonl(folder / f"more-{i}.jsonl", [{"id": f"{i}-{j}", "n": 2, "tokens": [i, j]} for j in range(9)])
+    source = {"name": "text", "path": "more-{0..5}.jsonl", "length": "n", "shuffle": "shards", "shuffle_group": 1}
+    (folder / "recipe.yaml").write_text(json.dumps({"sources": [source], "batching": {"type": "fixed", "size": 3}}))
+    printed(folder, "prepare", "recipe.yaml")
+    refused = playhead(folder, "fetch", "recipe.yaml", "--steps", "2", "--to", ".")
+    assert refused.returncode == 2
+    assert "would replace the recipe itself" in refused.stderr
+    printed(folder, "fetch", "recipe.yaml", "--steps", "3", "--to", "near")
+    (one,) = (folder / "near" / "files").rglob("*.jsonl")
+    found = as_json(folder, "check", "near/recipe.yaml")
+    assert [problem["code"] for problem in found["findings"] if problem["severity"] == "error"] == []
+    assert as_json(folder, "bench", "near/recipe.yaml", "--steps", "2", "--workers", "0")["figures"]["num_batches"] > 0
+    one.write_text("{}\n")
+    found = json.loads(playhead(folder, "check", "near/recipe.yaml", "--json").stdout)
+    assert "PH011" in [problem["code"] for problem in found["findings"]]

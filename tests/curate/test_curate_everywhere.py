@@ -189,10 +189,11 @@ def test_manifests_in_a_bucket_are_read_where_they_are(tmp_path: Path, monkeypat
         assert {source["file"] for source in sources} == {"s3://talks/in/a.jsonl", "s3://talks/in/b.jsonl"}
 
 
-def test_a_store_to_write_to_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("out", ["https://host/out", "ais://bucket/out", "memory://out", "ftp://host/out"])
+def test_a_place_that_cannot_be_written_to_is_refused_by_its_name(tmp_path: Path, out: str) -> None:
     talks(tmp_path / "in.jsonl")
-    with pytest.raises(RecipeError, match="s3://bucket/out: cannot write to object stores"):
-        curate_windows([str(tmp_path / "in.jsonl")], "s3://bucket/out", CUT)
+    with pytest.raises(RecipeError, match=f"{out}: cannot be written to"):
+        curate_windows([str(tmp_path / "in.jsonl")], out, CUT)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lhotse import MonoCut
-from lhotse.shar import SharWriter
 
 from chat_data import messages_recipe, write_messages
 from deliveries import deliver
-from lhotse_data import recording
+from fetch_data import values_over, write_data
 from loopback import Loopback, serving
-from nemo_data import encoded, signal, write_shards
+from nemo_data import encoded, signal
 from playhead import Loader, Recipe, RecipeError, SampleError, StoreError
 from playhead.errors import PrepareError
 from playhead.formats.sidecar import sidecar_path
@@ -26,50 +24,7 @@ from playhead.prepare import prepare
 from playhead.prepare.fetch import fetch
 from playhead.store import MEMORY
 from playhead.store.copies import copy_path, load_copies
-from small_data import bytes_of, write_jsonl, write_tar
-
-NAMES = ("calls", "tarred", "shar", "web", "text")
-
-
-def write_data(folder: Path) -> None:
-    """Sources of five formats; the audio of one is named by relative paths, of the others it is in tars."""
-    for name in NAMES:
-        (folder / name / "wavs").mkdir(parents=True)
-    for i in range(6):
-        (folder / "calls" / "wavs" / f"{i}.wav").write_bytes(encoded(signal(2_000 + i, i)))
-    rows = [{"audio_filepath": f"wavs/{i}.wav", "duration": (2_000 + i) / 8_000, "text": f"t{i}"} for i in range(6)]
-    write_jsonl(folder / "calls" / "manifest_0.json", rows[:4])
-    write_jsonl(folder / "calls" / "manifest_1.json", rows[4:])
-    write_shards(folder / "tarred", [0, 1])
-    with SharWriter(folder / "shar", {"recording": "wav"}, shard_size=2) as writer:
-        for i in range(5):
-            of = recording(folder / "shar" / "wavs", f"r{i}.wav", 4_000 + i)
-            writer.write(MonoCut(f"c{i}", 0, of.duration, 0, recording=of))
-    shutil.rmtree(folder / "shar" / "wavs")
-    for i in range(2):
-        members = [(f"{j}.{ending}", b"text") for j in range(3) for ending in ("txt", "cls")]
-        write_tar(folder / "web" / f"part-{i}.tar", members)
-    shards = [{"url": f"part-{i}.tar", "nsamples": 3} for i in range(2)]
-    (folder / "web" / "wids-meta.json").write_text(json.dumps({"shardlist": shards}))
-    for i in range(3):
-        write_jsonl(folder / "text" / f"{i}.jsonl", [{"id": f"{i}-{j}", "n": 3} for j in range(4 + i)])
-
-
-def values_over(base: str, cache_dir: Path, **fields: Any) -> dict[str, Any]:
-    sources: list[dict[str, Any]] = [
-        {"name": "calls", "path": f"{base}/calls/manifest_*.json", "format": "nemo"},
-        {
-            "name": "tarred",
-            "path": f"{base}/tarred/manifest_{{0..1}}.json",
-            "format": "nemo_tarred",
-            "options": {"tar": f"{base}/tarred/audio_*.tar"},
-        },
-        {"name": "shar", "path": f"{base}/shar", "format": "lhotse_shar"},
-        {"name": "web", "path": f"{base}/web", "format": "webdataset"},
-        {"name": "text", "path": f"{base}/text/*.jsonl"},
-    ]
-    values = {"sources": sources, "batching": {"type": "fixed", "size": 3}, "collate": "list", "sequence": None}
-    return {**values, "lanes": 2, "seed": 3, "epochs": 2, "cache_dir": str(cache_dir), **fields}
+from small_data import bytes_of
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +61,7 @@ def test_from_the_copies_every_batch_and_state_is_the_same_and_the_store_is_not_
     recipe = Recipe.parse(values_over("s3://data", tmp_path / "cache"))
     prepare(recipe, workers=1)
     expected = [*deliver(Loader(recipe))]
-    report = fetch(recipe, tmp_path / "near")
+    report = fetch(recipe, tmp_path / "near", manifests=True, indexes=True)
     # 2 + 2 manifests, 3 files of cuts, 1 list, 3 of text; sidecars of all but compressed cuts and lists, and of tars.
     assert outcomes(report) == {("manifest", "copied"): 11, ("index", "copied"): 14}
     near = Recipe.load(tmp_path / "near" / "recipe.yaml")
@@ -126,7 +81,7 @@ def test_an_index_made_from_the_copies_is_that_of_the_originals(tmp_path: Path, 
     for where in ("far", "near"):
         recipe = Recipe.parse(values_over("s3://data", tmp_path / where))
         if where == "near":
-            fetch(recipe, tmp_path / "copies")
+            fetch(recipe, tmp_path / "copies", manifests=True, indexes=True)
             recipe = Recipe.load(tmp_path / "copies" / "recipe.yaml")
         prepare(recipe, workers=1)
         made.append({name: content for name, content in bytes_of(tmp_path / where).items() if name.endswith(".npy")})
@@ -136,41 +91,47 @@ def test_an_index_made_from_the_copies_is_that_of_the_originals(tmp_path: Path, 
 
 def test_what_is_there_is_kept_and_what_changed_is_copied_again(tmp_path: Path, server: Loopback) -> None:
     recipe = Recipe.parse(values_over("s3://data", tmp_path / "cache"))
-    assert outcomes(fetch(recipe, tmp_path / "near", dry_run=True)) == {
+    assert outcomes(fetch(recipe, tmp_path / "near", manifests=True, indexes=True, dry_run=True)) == {
         ("manifest", "to copy"): 11,
         ("index", "to copy"): 14,
     }
     assert not (tmp_path / "near").exists()
-    fetch(recipe, tmp_path / "near")
+    fetch(recipe, tmp_path / "near", manifests=True, indexes=True)
     before = bytes_of(tmp_path / "near")
-    assert outcomes(fetch(recipe, tmp_path / "near")) == {("manifest", "present"): 11, ("index", "present"): 14}
+    assert outcomes(fetch(recipe, tmp_path / "near", manifests=True, indexes=True)) == {
+        ("manifest", "present"): 11,
+        ("index", "present"): 14,
+    }
     assert bytes_of(tmp_path / "near") == before
     changed = server.objects["/data/text/1.jsonl"] + b'{"id": "new", "n": 3}\n'
     server.objects["/data/text/1.jsonl"] = changed
-    found = outcomes(fetch(recipe, tmp_path / "near"))
+    found = outcomes(fetch(recipe, tmp_path / "near", manifests=True, indexes=True))
     assert found[("manifest", "copied")] == 1
     copy = copy_path(str(tmp_path / "near"), "s3://data/text/1.jsonl")
     assert copy.read_bytes() == changed
     copy.write_bytes(changed[:-5])
-    assert outcomes(fetch(recipe, tmp_path / "near"))[("manifest", "copied")] == 1
+    assert outcomes(fetch(recipe, tmp_path / "near", manifests=True, indexes=True))[("manifest", "copied")] == 1
     assert copy.read_bytes() == changed
-    assert outcomes(fetch(recipe, tmp_path / "near", force=True))[("manifest", "copied")] == 11
+    assert (
+        outcomes(fetch(recipe, tmp_path / "near", manifests=True, indexes=True, force=True))[("manifest", "copied")]
+        == 11
+    )
 
 
 def test_a_file_that_fails_is_named_and_the_others_are_kept_for_the_next_run(tmp_path: Path, server: Loopback) -> None:
     recipe = Recipe.parse(values_over("s3://data", tmp_path / "cache"))
     needed = dict(server.objects)
-    fetch(recipe, tmp_path / "near", indexes=False)
+    fetch(recipe, tmp_path / "near", manifests=True)
     shutil.rmtree(tmp_path / "near")
     # A file that becomes a directory cannot be written.
     copy_path(str(tmp_path / "near"), "s3://data/text/2.jsonl").mkdir(parents=True)
     with pytest.raises(PrepareError, match="fetching could not finish: 1 file") as caught:
-        fetch(recipe, tmp_path / "near", indexes=False)
+        fetch(recipe, tmp_path / "near", manifests=True)
     assert [failure.place for failure in caught.value.failures] == ["s3://data/text/2.jsonl"]
     assert not (tmp_path / "near" / "recipe.yaml").exists()
     assert len(load_copies(str(tmp_path / "near")).files) == 10
     copy_path(str(tmp_path / "near"), "s3://data/text/2.jsonl").rmdir()
-    found = outcomes(fetch(recipe, tmp_path / "near", indexes=False))
+    found = outcomes(fetch(recipe, tmp_path / "near", manifests=True))
     assert found == {("manifest", "present"): 10, ("manifest", "copied"): 1}
     assert server.objects == needed
     # A copy that is to be replaced is off the list before it is touched: nobody reads one version as another.
@@ -179,7 +140,7 @@ def test_a_file_that_fails_is_named_and_the_others_are_kept_for_the_next_run(tmp
     copy.unlink()
     copy.mkdir()
     with pytest.raises(PrepareError, match="fetching could not finish: 1 file"):
-        fetch(recipe, tmp_path / "near", indexes=False)
+        fetch(recipe, tmp_path / "near", manifests=True)
     assert "s3://data/text/2.jsonl" not in load_copies(str(tmp_path / "near")).files
 
 
@@ -190,7 +151,7 @@ def test_sidecars_that_are_wrong_or_missing_are_not_copied(tmp_path: Path, data:
     np.array([0, 5, 9], "<u8").tofile(folder / "text" / "1.jsonl.idx")
     (folder / "calls" / "manifest_0.json.idx").unlink()
     recipe = Recipe.parse(values_over(str(folder), tmp_path / "cache"))
-    report = fetch(recipe, tmp_path / "near", manifests=False)
+    report = fetch(recipe, tmp_path / "near", indexes=True)
     by_outcome = {file.path.removeprefix(f"{folder}/"): file.outcome for file in report.files}
     assert {name for name, outcome in by_outcome.items() if outcome == "invalid"} == {"text/0.jsonl", "text/1.jsonl"}
     assert {name for name, outcome in by_outcome.items() if outcome == "missing"} == {"calls/manifest_0.json"}
@@ -203,14 +164,14 @@ def test_sidecars_that_are_wrong_or_missing_are_not_copied(tmp_path: Path, data:
     near = Recipe.load(tmp_path / "near" / "recipe.yaml")
     assert (near.copies, near.indexes_root) == (None, str(tmp_path / "near" / "indexes"))
     # Those under a root are found there, too.
-    again = fetch(near, tmp_path / "nearer", manifests=False)
+    again = fetch(near, tmp_path / "nearer", indexes=True)
     assert sorted(file.path for file in again.files if file.outcome == "copied") == sorted(copied)
 
 
 def test_a_copy_that_is_damaged_or_another_version_is_refused(tmp_path: Path, server: Loopback) -> None:
     recipe = Recipe.parse(values_over("s3://data", tmp_path / "cache"))
     prepare(recipe, workers=1)
-    fetch(recipe, tmp_path / "near")
+    fetch(recipe, tmp_path / "near", manifests=True, indexes=True)
     near = Recipe.load(tmp_path / "near" / "recipe.yaml")
     copy = copy_path(str(tmp_path / "near"), "s3://data/text/0.jsonl")
     content = copy.read_bytes()
@@ -222,7 +183,7 @@ def test_a_copy_that_is_damaged_or_another_version_is_refused(tmp_path: Path, se
     with pytest.raises(StoreError, match="is missing"):
         [*Loader(near)]
     server.objects["/data/text/0.jsonl"] = content + b"\n"
-    fetch(recipe, tmp_path / "near")
+    fetch(recipe, tmp_path / "near", manifests=True, indexes=True)
     with pytest.raises(StoreError, match=r"s3://data/text/0\.jsonl: changed since it was indexed"):
         [*Loader(near)]
     prepare(near, workers=1)
@@ -238,7 +199,7 @@ def test_rows_of_a_remote_manifest_may_name_no_more_from_a_copy_than_before(tmp_
     server.objects["/data/bad/manifest_0.json"] = json.dumps(row).encode() + b"\n"
     source = {"name": "bad", "path": "s3://data/bad/manifest_0.json", "format": "nemo"}
     recipe = Recipe.parse(values_over("s3://data", tmp_path / "cache", sources=[source], lanes=1))
-    fetch(recipe, tmp_path / "near")
+    fetch(recipe, tmp_path / "near", manifests=True, indexes=True)
     near = Recipe.load(tmp_path / "near" / "recipe.yaml")
     prepare(near, workers=1)
     with pytest.raises(SampleError, match="rows of a remote file may not name local paths"):
@@ -253,7 +214,9 @@ def test_a_recipe_whose_template_names_a_function_says_where_it_is_looked_for(tm
         values["template"] |= {"file": None, "function": "prompts:plain"}
     if named == "image":
         values["template"]["image"] = {"tag": "<|image|>", "function": "prompts:tokens"}
-    report = fetch(Recipe.parse(values, tmp_path / "talks"), tmp_path / "near", dry_run=True)
+    report = fetch(
+        Recipe.parse(values, tmp_path / "talks"), tmp_path / "near", manifests=True, indexes=True, dry_run=True
+    )
     assert ["the recipe names functions" in note for note in report.notes] == ([] if named == "neither" else [True])
 
 
@@ -271,6 +234,6 @@ def test_sidecars_of_two_stores_that_would_be_one_file_are_refused(tmp_path: Pat
     sources = [{"name": scheme, "path": f"{scheme}://data/text/0.jsonl"} for scheme in ("s3", "memory")]
     recipe = Recipe.parse(values_over("", tmp_path / "cache", sources=sources))
     with pytest.raises(RecipeError, match="the sidecars of two files would be one"):
-        fetch(recipe, tmp_path / "near")
-    assert outcomes(fetch(recipe, tmp_path / "near", indexes=False)) == {("manifest", "copied"): 2}
+        fetch(recipe, tmp_path / "near", manifests=True, indexes=True)
+    assert outcomes(fetch(recipe, tmp_path / "near", manifests=True)) == {("manifest", "copied"): 2}
     assert len([*(tmp_path / "near" / "files").rglob("*.jsonl")]) == 2

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from loopback import serving
+from loopback import Loopback, serving
 from playhead import Loader, Recipe, StoreError
 from playhead.prepare import prepare
 from playhead.store import MEMORY
+from playhead.store.objects import create, read_object, replace
+from store_servers import moto
 
 
 def test_a_recipe_over_a_bucket_is_indexed_and_read_and_a_changed_object_is_refused(
@@ -37,6 +45,102 @@ def test_a_recipe_over_a_bucket_is_indexed_and_read_and_a_changed_object_is_refu
         with pytest.raises(StoreError, match=r"s3://bucket/data/1\.jsonl: changed since it was indexed"):
             list(Loader(recipe))
         assert prepare(recipe).sources[0].scanned_shards == 1
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    with serving({}) as served:
+        for name, value in served.environment().items():
+            monkeypatch.setenv(name, value)
+        yield served
+
+
+def recipe_of(tmp_path: Path, **source: object) -> Recipe:
+    values = {"batching": {"type": "fixed", "size": 1}, "epochs": 1, "lanes": 1, "cache_dir": "cache"}
+    return Recipe.parse({**values, "sources": [{"name": "a", "shuffle": "none", **source}]}, base_dir=tmp_path)
+
+
+def tar_of(members: dict[str, bytes]) -> bytes:
+    found = io.BytesIO()
+    with tarfile.open(fileobj=found, mode="w") as tar:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return found.getvalue()
+
+
+def parquet_of(num_rows: int) -> bytes:
+    found = io.BytesIO()
+    table = pa.table({"tokens": [list(range(i % 700)) for i in range(num_rows)], "n": list(range(num_rows))})
+    pq.write_table(table, found, row_group_size=300, compression="none")
+    return found.getvalue()
+
+
+LINES = b"".join(json.dumps({"tokens": [i] * 300, "n": 300}).encode() + b"\n" for i in range(3_000))
+SHARDS = {
+    "a.jsonl": (LINES, "n", {}),
+    "a.tar": (
+        tar_of(
+            {
+                f"{i:05d}.{kind}": json.dumps({"n": i}).encode() if kind == "json" else bytes(2_000)
+                for i in range(700)
+                for kind in ("json", "txt")
+            }
+        ),
+        "json.n",
+        {"format": "webdataset"},
+    ),
+    "a.parquet": (parquet_of(3_000), "n", {}),
+    "manifest.jsonl": (
+        b"".join(json.dumps({"audio_filepath": f"{i}.wav", "duration": 1.0}).encode() + b"\n" for i in range(9_000)),
+        "duration",
+        {"format": "nemo"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARDS)
+def test_a_shard_in_a_store_is_read_once_to_index_it(tmp_path: Path, server: Loopback, name: str) -> None:
+    """What a column needs of a Parquet file, what else is not more than the file and a few small looks at its ends."""
+    data, length, others = SHARDS[name]
+    server.objects[f"/bucket/{name}"] = data
+    recipe = recipe_of(tmp_path, path=f"s3://bucket/{name}", length=length, **others)
+    prepare(recipe)
+    assert server.sent_bytes <= len(data) * 1.02 + (64 << 10)
+    server.sent_bytes = 0
+    prepare(recipe)
+    assert server.sent_bytes == 0
+
+
+@pytest.mark.parametrize("root", [None, "s3://indexes/of"])
+def test_sidecars_are_written_to_stores_and_used_from_there(tmp_path: Path, root: str | None) -> None:
+    with moto() as s3:
+        bucket, indexes = s3.make_bucket("data"), s3.make_bucket("indexes")
+        stores = {bucket: s3.options, indexes: s3.options}
+        create(f"{bucket}/a.jsonl", LINES, stores)
+        sources = [
+            {"name": "a", "path": f"{bucket}/a.jsonl", "length": "n", "store": s3.options},
+            {"name": "b", "path": f"{indexes}/b.jsonl", "length": "n", "store": s3.options},
+        ]
+        create(f"{indexes}/b.jsonl", LINES[:5000].rpartition(b"\n")[0] + b"\n", stores)
+        values = {"batching": {"type": "fixed", "size": 1}, "lanes": 1, "cache_dir": "cache", "indexes_root": root}
+        recipe = Recipe.parse({**values, "sources": sources}, base_dir=tmp_path)
+        prepare(recipe, sidecars=True)
+        place = f"{bucket}/a.jsonl.idx" if root is None else f"{root}/data/a.jsonl.idx"
+        found = read_object(place, stores)
+        assert found is not None
+        offsets = np.frombuffer(found[0], "<u8")
+        assert (offsets[0], offsets[-1], offsets.size) == (0, len(LINES), 3_001)
+        prepare(recipe, sidecars=True, force=True)
+        assert read_object(place, stores) == found
+        replace(place, b"broken!", found[1], stores)
+        prepare(recipe, sidecars=True, force=True)
+        mended = read_object(place, stores)
+        assert mended is not None
+        assert mended[0] == found[0]
 
 
 @pytest.mark.parametrize("length", ["n", {"measure": True}])

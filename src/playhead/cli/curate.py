@@ -21,6 +21,7 @@ from playhead.cli.curate_options import (
     RowsPerShard,
     Shards,
     WindowsPerShard,
+    WorkDirectory,
     Workers,
 )
 from playhead.cli.engine import EngineName, EngineOption, RayAddress, engine_of
@@ -67,6 +68,7 @@ def windows(
     shards: Shards = None,
     windows_per_shard: WindowsPerShard = 1000,
     audio_root: AudioRoot = None,
+    work: WorkDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Cut diarised recordings into windows of about one duration, and keep those that overlap little.
@@ -89,7 +91,8 @@ def windows(
         "target_duration": target_duration,
     }
     files, parameters = _parameters(WindowConfig, inputs, config, flags)
-    run = {"rows_per_shard": rows_per_shard, "repeat": repeat, "force": force, "loss_details": loss_details}
+    run = {"rows_per_shard": rows_per_shard, "repeat": repeat, "force": force, "work": work}
+    run["loss_details"] = loss_details
     _curate(
         (files, out, parameters),
         {**run, **_work(engine, ray_address, workers), **_audio(shards, windows_per_shard, audio_root, on_error)},
@@ -118,6 +121,7 @@ def cut(
     shards: Shards = None,
     windows_per_shard: WindowsPerShard = 1000,
     audio_root: AudioRoot = None,
+    work: WorkDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Cut long recordings without speakers into windows, at silences or by a fixed hop.
@@ -134,7 +138,7 @@ def cut(
         "hop_seconds": hop_seconds,
     }
     files, parameters = _parameters(CutConfig, inputs, config, flags)
-    run = {"rows_per_shard": rows_per_shard, "repeat": repeat, "force": force}
+    run = {"rows_per_shard": rows_per_shard, "repeat": repeat, "force": force, "work": work}
     _curate(
         (files, out, parameters),
         {**run, **_work(engine, ray_address, workers), **_audio(shards, windows_per_shard, audio_root, on_error)},

@@ -11,7 +11,10 @@ import typer
 INPUTS_HELP = "Manifests, directories, patterns, URLs; and key=value parameters."
 
 Inputs = Annotated[list[str], typer.Argument(metavar="INPUT...", help=INPUTS_HELP)]
-Out = Annotated[str, typer.Option(help="The directory to write.")]
+Out = Annotated[str, typer.Option(help="The directory to write, or a place in a store: s3://bucket/windows.")]
+WorkDirectory = Annotated[
+    str | None, typer.Option(help="For --out in a store: where the run takes place first; else a temporary directory.")
+]
 Config = Annotated[Path | None, typer.Option(help="A YAML file of parameters.")]
 RowsPerShard = Annotated[int, typer.Option(min=1, help="Rows of the input to a file of rows.")]
 Workers = Annotated[

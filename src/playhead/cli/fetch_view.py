@@ -14,7 +14,14 @@ from playhead.prepare.fetch import FetchReport
 from playhead.prepare.fetch_copies import FetchedFile, FetchProgress
 
 _NAMES_SHOWN = 3
-_KINDS = {"manifest": "manifests", "index": "sidecars"}
+_PROBLEMS_SHOWN = 8
+_KINDS = {
+    "shard": "files of shards",
+    "media": "media",
+    "manifest": "manifests",
+    "index": "sidecars",
+    "prepared": "prepared indexes",
+}
 
 
 @contextmanager
@@ -46,14 +53,23 @@ def print_report(report: FetchReport, *, as_json: bool) -> None:
         if files:
             size = decimal(sum(file.num_bytes for file in chosen))
             table.add_row(noun, f"{len(files):,}", f"{len(chosen):,}", size, f"{present:,}")
+    if report.steps is not None:
+        screen.print(report.steps)
     screen.print(table)
     invalid = [file for file in report.files if file.outcome == "invalid"]
-    missing = [file for file in report.files if file.outcome == "missing"]
+    missing = [file for file in report.files if file.outcome == "missing" and file.kind == "index"]
+    absent = [file for file in report.files if file.outcome == "missing" and file.kind == "media"]
     if invalid:
         screen.print(f"{count(len(invalid), 'sidecar')} not copied, because invalid: {_named(invalid)}")
     if missing:
         about = f"{count(len(missing), 'file')} without a sidecar: {_named(missing)}"
         screen.print(f"{about}; `playhead prepare --sidecars` writes them")
+    if absent:
+        screen.print(f"{count(len(absent), 'file')} of media named in rows, not found: {_named(absent)}")
+    for problem in report.problems[:_PROBLEMS_SHOWN]:
+        screen.print(f"not copied: {problem}")
+    if len(report.problems) > _PROBLEMS_SHOWN:
+        screen.print(f"and {len(report.problems) - _PROBLEMS_SHOWN:,} more such rows; --json names all")
     for note in report.notes:
         screen.print(note)
     screen.print("a dry run: nothing was written" if report.dry_run else f"the recipe that uses them: {report.recipe}")

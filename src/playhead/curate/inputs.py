@@ -53,14 +53,15 @@ class InputSurvey(Struct, frozen=True):
         return RowSpan(self.input, first, num_rows, byte, line, first % _ROWS_TO_A_MARK)
 
 
-def find_inputs(files: Files, words: Sequence[str], out: Path) -> list[CurateInput]:
+def find_inputs(files: Files, words: Sequence[str], out: str | Path) -> list[CurateInput]:
     """The files that paths, directories and patterns name, in that order. Law: none twice, none inside `out`.
 
     A directory may contain `out`, whose files are skipped: otherwise a second run would read those of the first.
     """
-    patterns = [pattern for word in words for pattern in _within(files, word, out.resolve())]
+    place = out if is_url(str(out)) else Path(out).resolve()
+    patterns = [pattern for word in words for pattern in _within(files, word, place)]
     paths = list_files(files, patterns)
-    inside = [path for path in paths if _is_in(path, out.resolve())]
+    inside = [path for path in paths if _is_in(path, place)]
     if inside:
         raise RecipeError(
             f"{inside[0]}: is inside the output directory",
@@ -71,14 +72,14 @@ def find_inputs(files: Files, words: Sequence[str], out: Path) -> list[CurateInp
     return [CurateInput(path, files.stamp(path)) for path in paths]
 
 
-def _within(files: Files, word: str, out: Path) -> list[str]:
+def _within(files: Files, word: str, out: str | Path) -> list[str]:
     """The manifests in a directory, or under a prefix of a store; any other path stands for itself."""
     is_prefix = is_url(word) and not has_magic(word) and not word.endswith(SUFFIXES)
     if not is_prefix and not Path(word).is_dir():
         return [word]
     everywhere = f"{escape(word.rstrip('/'))}/**/*"
     found = sorted(path for suffix in SUFFIXES for path in files.list(everywhere + suffix))
-    if not is_prefix and Path(word).resolve() in out.parents:
+    if _contains(word, out):
         found = [path for path in found if not _is_in(path, out)]
     if not found:
         raise DataError(
@@ -87,8 +88,17 @@ def _within(files: Files, word: str, out: Path) -> list[str]:
     return found
 
 
-def _is_in(path: str, directory: Path) -> bool:
-    return not is_url(path) and Path(path).resolve().is_relative_to(directory)
+def _contains(word: str, out: str | Path) -> bool:
+    """Whether a directory, or a prefix of a store, has `out` in it."""
+    if isinstance(out, str):
+        return is_url(word) and out.startswith(f"{word.rstrip('/')}/")
+    return not is_url(word) and Path(word).resolve() in out.parents
+
+
+def _is_in(path: str, out: str | Path) -> bool:
+    if isinstance(out, str):
+        return path.startswith(f"{out.rstrip('/')}/")
+    return not is_url(path) and Path(path).resolve().is_relative_to(out)
 
 
 def _limits(files: Files, path: str) -> ScanLimits:

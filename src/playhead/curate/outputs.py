@@ -6,6 +6,7 @@ A later run of the same request resumes; any other is refused with what differs.
 from __future__ import annotations
 
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ _OWN = (
     "report.html",
     "curate.json",
 )
+_AUDIO = ("audio-[0-9]*.tar", "audio-[0-9]*.tar.done", "audio-rejected.jsonl")
 _VERSION = 1
 _SHOWN = 5
 TIMED = ("summary.json", "report.html")  # these contain times, so they differ between runs
@@ -62,6 +64,10 @@ class CurateLayout:
     def own_files(self) -> list[Path]:
         """The files of an earlier run, finished or not."""
         return sorted(path for pattern in _OWN for path in self.out.glob(pattern))
+
+    def audio_files(self) -> list[Path]:
+        """The tars of windows, each after what describes it, and the windows that could not be cut."""
+        return sorted(path for pattern in _AUDIO for path in self.out.glob(pattern))
 
     def make(self) -> None:
         with writing_to(self.work):
@@ -110,9 +116,18 @@ class CurateLedger(Struct, frozen=True):
     outputs: dict[str, int | None] | None = None
 
 
+def is_output(name: str) -> bool:
+    """Whether a name is that of an output."""
+    return any(fnmatchcase(name, pattern) for pattern in (*_OWN, *_AUDIO))
+
+
+def ledger_bytes(ledger: CurateLedger) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(ledger), indent=1)
+
+
 def write_ledger(layout: CurateLayout, ledger: CurateLedger) -> None:
     with replacing(layout.ledger) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(ledger), indent=1))
+        file.write(ledger_bytes(ledger))
 
 
 def read_ledger(layout: CurateLayout, request: CurateRequest) -> CurateLedger | None:
@@ -120,19 +135,25 @@ def read_ledger(layout: CurateLayout, request: CurateRequest) -> CurateLedger | 
     if not layout.ledger.exists():
         left = layout.own_files()
         if left:
-            raise refusal(layout, [f"{left[0].name} exists, but no curate.json describes it"])
+            raise refusal(layout.out, [f"{left[0].name} exists, but no curate.json describes it"])
         return None
-    try:
-        found = msgspec.json.decode(layout.ledger.read_bytes(), type=CurateLedger)
-    except msgspec.DecodeError as error:
-        raise refusal(layout, [f"curate.json cannot be read: {error}"]) from error
-    differences = differences_of(found.request, request)
-    if differences:
-        raise refusal(layout, differences)
+    found = checked_ledger(layout.out, layout.ledger.read_bytes(), request)
     for name, size in (found.outputs or {}).items():
         path = layout.out / name
         if not path.exists() or size not in (None, path.stat().st_size):
-            raise refusal(layout, [f"{name} is missing, or has been changed since it was written"])
+            raise refusal(layout.out, [f"{name} is missing, or has been changed since it was written"])
+    return found
+
+
+def checked_ledger(out: str | Path, data: bytes, request: CurateRequest) -> CurateLedger:
+    """A ledger, which must be of the same request."""
+    try:
+        found = msgspec.json.decode(data, type=CurateLedger)
+    except msgspec.DecodeError as error:
+        raise refusal(out, [f"curate.json cannot be read: {error}"]) from error
+    differences = differences_of(found.request, request)
+    if differences:
+        raise refusal(out, differences)
     return found
 
 
@@ -155,11 +176,11 @@ def _input_differences(before: tuple[CurateInput, ...], now: tuple[CurateInput, 
     return found or (["the inputs: in another order"] if [*was] != [*is_now] else [])
 
 
-def refusal(layout: CurateLayout, differences: list[str]) -> PrepareError:
-    """The error for a directory that this run cannot resume, because of these differences."""
+def refusal(out: str | Path, differences: list[str]) -> PrepareError:
+    """The error for a place that this run cannot resume, because of these differences."""
     more = f"; and {len(differences) - _SHOWN:,} more" if len(differences) > _SHOWN else ""
     return PrepareError(
-        f"{layout.out}: holds the outputs of another run",
+        f"{out}: holds the outputs of another run",
         found="; ".join(differences[:_SHOWN]) + more,
         expected="an empty directory, or a run of the same inputs and parameters to resume",
         fix="choose another --out, or write it again with --force",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import msgspec
@@ -15,6 +17,7 @@ from playhead.curate.config import CutConfig, WindowConfig
 from playhead.curate.inputs import LIMITS, InputSurvey, find_inputs, spans_of_shards, survey, total_rows
 from playhead.curate.job import CurateJob, OnError
 from playhead.curate.outputs import TIMED, CurateLayout, CurateLedger, CurateRequest, read_ledger, refusal, write_ledger
+from playhead.curate.publish import claim_place
 from playhead.curate.report import report_html
 from playhead.curate.shards import ShardConfig, ShardsProgress, ShardsReport, write_shards
 from playhead.curate.summary import CurateSummary, merge, plain
@@ -27,6 +30,7 @@ from playhead.jobs.shared_disk import expect_file
 from playhead.prepare.sidecars import write_sidecars
 from playhead.read.codecs import import_soundfile
 from playhead.store import Files, all_files, any_in_process, is_url, replacing
+from playhead.store.objects import check_writable
 
 ROWS_PER_SHARD = 2000
 _COPY_BYTES = 1 << 22
@@ -64,13 +68,15 @@ def curate_windows(
     force: bool = False,
     engine: Engine | None = None,
     shards: ShardConfig | None = None,
+    work: str | Path | None = None,
     files: Files | None = None,
     progress: Callable[[CurateProgress | ShardsProgress], None] | None = None,
 ) -> CurateReport:
     """Cut every row of the inputs into windows: by speakers, keeping those that overlap little, or as a CutConfig says.
 
     An `engine` does the work in place of `workers` processes here; it is closed at the end. With `shards` the audio of
-    the windows is cut too.
+    the windows is cut too. `out` may be a place in a store, as in s3://bucket/windows: the run then takes place in the
+    directory `work` (by default a temporary one), and its outputs are published from there, the ledger last.
 
     Law: the outputs, times in the summary aside, depend on the inputs and parameters only: not on which workers
     do the work, nor on how often the run was killed and begun again.
@@ -78,32 +84,24 @@ def curate_windows(
     if min(rows_per_shard, repeat) < 1:
         raise RecipeError("rows per shard and repetitions are counts", expected="1 or more")
     if is_url(str(out)):
-        raise RecipeError(
-            f"{out}: cannot write to object stores",
-            expected="a directory",
-            fix="write to a directory and copy it",
-        )
+        check_writable(str(out))
+    elif work is not None:
+        raise RecipeError("work: is for outputs in a store", found=f"--out {out}", fix="leave out --work")
     if shards is not None and shards.kind == "flac":
         import_soundfile()  # a missing extra is reported before hours of work
     files = files or all_files()
     config = config or WindowConfig()
-    layout = CurateLayout(Path(out))
-    found = tuple(find_inputs(files, inputs, layout.out))
+    found = tuple(find_inputs(files, inputs, out))
     if workers is None:
         workers = 1 if any_in_process(files, [each.path for each in found]) else default_workers()
     own = Local(max(1, workers))
     parameters = msgspec.to_builtins(config)
     request = CurateRequest(config.stage, parameters, loss_details, rows_per_shard, repeat, found)
+    how = _Work(files, config, on_error, engine or own, force, progress)
     try:
-        with only_one(layout.out / ".curate", "written", "one `playhead curate` at a time for each --out"):
-            report = _curate(layout, request, _Work(files, config, on_error, engine or own, force, progress))
-        if shards is None:
-            return report
-        origins = [each.path for each in found]
-        written = write_shards(
-            layout.windows, layout.out, shards, engine or own, progress, files=files, origins=origins
-        )
-        return msgspec.structs.replace(report, shards=written)
+        if is_url(str(out)):
+            return _into_store(str(out), work, request, how, shards)
+        return _into_directory(Path(out), request, how, shards)
     finally:
         if engine is not None:
             engine.close()
@@ -121,6 +119,47 @@ class _Work:
     progress: Callable[[CurateProgress | ShardsProgress], None] | None
 
 
+def _into_directory(out: Path, request: CurateRequest, work: _Work, shards: ShardConfig | None) -> CurateReport:
+    layout = CurateLayout(out)
+    with only_one(layout.out / ".curate", "written", "one `playhead curate` at a time for each --out"):
+        report = _curate(layout, request, work)
+    if shards is None:
+        return report
+    origins = [each.path for each in request.inputs]
+    engine, progress = work.engine, work.progress
+    written = write_shards(layout.windows, out, shards, engine, progress, files=work.files, origins=origins)
+    return msgspec.structs.replace(report, shards=written)
+
+
+def _into_store(
+    out: str, folder: str | Path | None, request: CurateRequest, work: _Work, shards: ShardConfig | None
+) -> CurateReport:
+    """The same through a local directory: what is done is published from there."""
+    if folder is None and not isinstance(work.engine, Local):
+        raise RecipeError(
+            "work: is missing", expected="a directory that all machines of the engine see", fix="give it with --work"
+        )
+    claim = claim_place(out, request, force=work.force)
+    if shards is None and (summary := claim.finished_summary()) is not None:
+        _refuse_left_out(out, summary, work)
+        return CurateReport(out, False, 0, summary)
+    with ExitStack() as left:
+        place = left.enter_context(TemporaryDirectory(prefix="playhead-curate-")) if folder is None else folder
+        report = _into_directory(Path(place), request, work, shards)
+        changed = claim.publish(CurateLayout(Path(place)))
+    return msgspec.structs.replace(report, out=out, changed=changed)
+
+
+def _refuse_left_out(out: str | Path, summary: CurateSummary, work: _Work) -> None:
+    """A run that must stop at bad rows does not accept outputs that lack them."""
+    if summary.rejected and work.on_error == "stop":
+        raise DataError(
+            f"{out}: rows were left out by an earlier run with --on-error reject",
+            found=f"{sum(summary.rejected.values()):,} in rejected.jsonl",
+            fix="fix them and write it again with --force; or leave them out with --on-error reject",
+        )
+
+
 def _curate(layout: CurateLayout, request: CurateRequest, work: _Work) -> CurateReport:
     began = perf_counter()
     layout.remove_half_files()
@@ -131,13 +170,8 @@ def _curate(layout: CurateLayout, request: CurateRequest, work: _Work) -> Curate
         layout.remove_work()
         summary = _read_summary(layout.summary)
         if summary is None:
-            raise refusal(layout, [f"{layout.summary.name} has been changed since it was written"])
-        if summary.rejected and work.on_error == "stop":
-            raise DataError(
-                f"{layout.out}: rows were left out by an earlier run with --on-error reject",
-                found=f"{sum(summary.rejected.values()):,} in {layout.rejected.name}",
-                fix="fix them and write it again with --force; or leave them out with --on-error reject",
-            )
+            raise refusal(layout.out, [f"{layout.summary.name} has been changed since it was written"])
+        _refuse_left_out(layout.out, summary, work)
         return CurateReport(str(layout.out), False, 0, summary)
     layout.make()
     if ledger is None:

@@ -1,8 +1,9 @@
-"""`fetch`: local copies of the manifests and sidecars of a recipe, and the recipe that uses them."""
+"""`fetch`: local copies of files of a recipe, and the recipe that uses them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,86 +15,150 @@ from playhead.errors import RecipeError
 from playhead.formats import sidecar
 from playhead.formats.contract import WithOtherFiles, WithSidecars
 from playhead.formats.registry import format_of
-from playhead.prepare.fetch_copies import INDEXES, FetchedFile, Fetching, FetchKind, FetchProgress
+from playhead.jobs.lock import only_one
+from playhead.prepare.fetch_copies import (
+    INDEXES,
+    FetchedFile,
+    Fetching,
+    FetchJob,
+    FetchOptions,
+    FetchProgress,
+)
+from playhead.prepare.fetch_media import named_media
+from playhead.prepare.fetch_prepared import fetch_prepared
+from playhead.prepare.fetch_steps import StepFiles, StepsWanted, step_files
 from playhead.recipe.by_format import holds_conversations
-from playhead.recipe.tree import Leaf, leaves, map_of, template_of
+from playhead.recipe.storage import files_of
+from playhead.recipe.stores import stores_of
+from playhead.recipe.tree import Leaf, leaves, map_of, template_of, tokenize_of
 from playhead.recipe.values import Recipe
-from playhead.store import Files, SchemeFiles, Stamp, compression_of, is_url, replacing, with_views, writing_to
+from playhead.store import Files, Stamp, compression_of, is_url, replacing, scheme_files, with_views, writing_to
 from playhead.store.addresses import without_query
 from playhead.store.files import Buffer, Ranges
 
 RECIPE = "recipe.yaml"
+CACHE = "cache"
 _MANIFEST_ENDINGS = (".jsonl", ".json")
 _TAR = ".tar"
 
 
 class FetchReport(Struct, frozen=True):
-    """All files. `recipe` is the recipe that uses the copies; `notes` are what its user should know."""
+    """All files. `recipe` is the recipe that uses the copies; `notes` are what its user should know.
+
+    `steps` describes the steps that files were copied for; `problems` are rows that cannot be read, and media that
+    they name but may not.
+    """
 
     recipe: str
     files: tuple[FetchedFile, ...]
     notes: tuple[str, ...] = ()
     dry_run: bool = False
+    steps: str | None = None
+    problems: tuple[str, ...] = ()
 
 
 def fetch(
     recipe: Recipe,
     to: str | Path,
     *,
-    manifests: bool = True,
-    indexes: bool = True,
+    steps: StepsWanted | None = None,
+    manifests: bool = False,
+    indexes: bool = False,
     workers: int = 8,
     force: bool = False,
+    verify: bool = False,
     dry_run: bool = False,
     progress: Callable[[FetchProgress], None] | None = None,
     files: Files | None = None,
 ) -> FetchReport:
-    """Copy the manifests of a recipe and valid sidecars to a local directory, and write the recipe that uses them.
+    """Copy files of a recipe to a local directory, and write the recipe that uses them.
 
-    What is there already and unchanged is not copied again, unless `force`. Law: the recipe that is written gives the
-    same stream, from the same indexes: files keep their names, and only the place they are read from changes.
+    With `steps`, all that these steps need: shards, media, lists and prepared indexes; the recipe that is written
+    reads nothing else. `manifests` and `indexes` copy all manifests, and all valid sidecars. With none of the three,
+    all that any step needs is copied. What is there already and unchanged is not copied again, unless `force`;
+    `verify` also compares the bytes of copies with their digests. Law: the recipe that is written gives the same
+    stream, from the same indexes: files keep their names, and only the place they are read from changes.
     """
     if is_url(str(to)):
         raise RecipeError(f"{to}: copies are made in a local directory", found="a URL")
-    if not (manifests or indexes):
-        raise RecipeError("nothing to fetch", expected="manifests, indexes, or both")
+    if not (manifests or indexes or steps):
+        steps = StepsWanted(splits=tuple(recipe.evaluation))
     root = str(Path(to).expanduser().absolute())
-    storage = SchemeFiles() if files is None else files
+    storage = scheme_files(stores_of(recipe)) if files is None else files
+    options = FetchOptions(workers, force, verify, dry_run, progress)
+    planned = None if steps is None else step_files(recipe, steps, files)
     needed = _survey(recipe, storage)
-    fetching = Fetching(root, storage, recipe.indexes_root, force, dry_run)
-    jobs: list[tuple[FetchKind, str]] = [("manifest", path) for path in needed.manifests if manifests]
-    jobs += [("index", path) for path in needed.indexed if indexes]
-    _refuse_collisions(path for kind, path in jobs if kind == "index")
-    fetched = fetching.run(jobs, needed.listings if manifests else {}, workers, progress)
-    written = Path(root, RECIPE)
-    if not dry_run:
-        _write_recipe(recipe, written, root if manifests else recipe.copies, f"{root}/{INDEXES}" if indexes else None)
-    return FetchReport(str(written), tuple(fetched), tuple(_notes(recipe, written)), dry_run)
+    problems: list[str] = []
+    with _alone(root, options):
+        fetching = Fetching(root, storage, recipe.cache_dir, recipe.indexes_root, options)
+        jobs = _jobs(needed, planned, manifests, indexes)
+        if not dry_run:
+            fetching.check_room(jobs)
+        fetched = fetching.run(jobs, needed.listings if manifests else {})
+        if planned is not None:
+            reading = files_of(recipe if dry_run else replace(recipe, copies=root), "refuse", storage)
+            media, problems = named_media(recipe, planned.sources, reading)
+            fetched += fetching.run([FetchJob("media", path) for path in media], {})
+            paths = [file.path for file in fetched]
+            fetched += fetch_prepared(recipe, planned, paths, Path(root, CACHE), options)
+            fetching.made_for(planned.description)
+        written = Path(root, RECIPE)
+        if not dry_run:
+            for_steps = fetching.is_for_steps
+            _write_recipe(recipe, written, copies=manifests or for_steps, indexes=indexes, cache=for_steps)
+    notes = [*_notes(recipe, written), *(() if steps is None else _step_notes(recipe, steps, planned))]
+    description = None if planned is None else planned.description
+    return FetchReport(str(written), tuple(fetched), tuple(notes), dry_run, description, tuple(problems))
+
+
+def _alone(root: str, options: FetchOptions) -> AbstractContextManager[None]:
+    """Two fetches to one directory would write the same files."""
+    if options.dry_run:
+        return nullcontext()
+    return only_one(Path(root), "fetched to", "one `playhead fetch` at a time for each directory")
 
 
 class _Needed(NamedTuple):
-    """Files of a recipe: its manifests and lists, those that may have a sidecar, and what patterns listed."""
+    """Files of a recipe: lists and other files that sources depend on, manifests, files that may have a sidecar; and
+    what patterns listed.
+    """
 
+    lists: list[str]
     manifests: list[str]
     indexed: list[str]
     listings: dict[str, list[str]]
+
+
+def _jobs(needed: _Needed, planned: StepFiles | None, manifests: bool, indexes: bool) -> list[FetchJob]:
+    """Law: each file once; those that steps need with the stamp that they were indexed with, and first."""
+    shards = {} if planned is None else planned.files
+    jobs = [FetchJob("shard", path, stamp) for path, stamp in shards.items()]
+    lists = needed.lists if planned is not None or manifests else []
+    others = dict.fromkeys([*(needed.manifests if manifests else []), *lists])
+    jobs += [FetchJob("manifest", path) for path in others if path not in shards]
+    if indexes:
+        _refuse_collisions(needed.indexed)
+        jobs += [FetchJob("index", path) for path in needed.indexed]
+    return jobs
 
 
 def _survey(recipe: Recipe, storage: Files) -> _Needed:
     """Law: each path once, whatever sources name it."""
     recorder = _Recorder(storage)
     views = with_views(recorder, recipe.cache_dir, "build")
+    lists: dict[str, None] = {}
     manifests: dict[str, None] = {}
     indexed: dict[str, None] = {}
     for leaf in leaves(recipe):
         known = format_of(leaf.source, leaf.path).format
         paths = [path for shard in known.discover(leaf.source, views) for _, path in shard.files]
         others = known.other_files(leaf.source) if isinstance(known, WithOtherFiles) else ()
-        manifests |= dict.fromkeys([path for path in paths if _is_manifest(path)] + list(others))
+        lists |= dict.fromkeys([*others, *leaf.source.drop_ids, *leaf.source.drop_rows])
+        manifests |= dict.fromkeys(path for path in paths if _is_manifest(path))
         if isinstance(known, WithSidecars):
             indexed |= dict.fromkeys(path for path in paths if _may_have_sidecar(path))
-    manifests |= dict.fromkeys(path for path in recorder.read_paths if _is_manifest(path))
-    return _Needed(list(manifests), list(indexed), recorder.listings)
+    lists |= dict.fromkeys(path for path in recorder.read_paths if _is_manifest(path) and path not in manifests)
+    return _Needed(list(lists), list(manifests), list(indexed), recorder.listings)
 
 
 def _is_manifest(path: str) -> bool:
@@ -141,12 +206,15 @@ def _refuse_collisions(paths: Iterable[str]) -> None:
             )
 
 
-def _write_recipe(recipe: Recipe, target: Path, copies: str | None, indexes_root: str | None) -> None:
-    written = replace(recipe, copies=copies, indexes_root=indexes_root or recipe.indexes_root)
+def _write_recipe(recipe: Recipe, target: Path, *, copies: bool, indexes: bool, cache: bool) -> None:
+    """Places in the directory are written relative to it: it may be moved, with the recipe in it."""
+    places = {"copies": "." if copies else None, "indexes_root": INDEXES if indexes else None}
+    places["cache_dir"] = CACHE if cache else None
+    written = recipe.to_dict() | {name: place for name, place in places.items() if place is not None}
     with writing_to(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as file:
-        file.write(yaml.safe_dump(written.to_dict(), sort_keys=False, allow_unicode=True, width=120).encode())
+        file.write(yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=120).encode())
 
 
 def _notes(recipe: Recipe, written: Path) -> Iterator[str]:
@@ -155,6 +223,28 @@ def _notes(recipe: Recipe, written: Path) -> Iterator[str]:
             f"the recipe names functions: they are looked for beside {written}; "
             "put their modules there, or on PYTHONPATH"
         )
+
+
+def _step_notes(recipe: Recipe, wanted: StepsWanted, planned: StepFiles | None) -> Iterator[str]:
+    found = None if planned is None else planned.steps
+    if found is not None and wanted.count is not None and len(found) < wanted.count:
+        yield f"the stream ends after step {found[-1]:,}: {len(found):,} steps were fetched"
+    if any(_uses_tokenizer(recipe, leaf) for leaf in leaves(recipe)):
+        yield "tokenizers and chat templates are not copied: they must be at the same paths where the recipe runs"
+    if recipe.media is False:
+        yield "`media: false`: files that a map opens itself are not copied"
+    if "substitute" in (recipe.on_error, recipe.on_length_mismatch):
+        yield (
+            "the recipe replaces bad samples: a row that replaces one may be in a shard that is not copied, "
+            "which is an error then"
+        )
+
+
+def _uses_tokenizer(recipe: Recipe, leaf: Leaf) -> bool:
+    lengths = [length for length in (leaf.source.length, leaf.source.output_length) if length is not None]
+    named = any(length.tokenizer or any(term.tokenizer for term in length.terms) for length in lengths)
+    conversations = holds_conversations(leaf.source) and template_of(recipe, leaf) is not None
+    return named or conversations or tokenize_of(recipe, leaf) is not None
 
 
 def _names_function(recipe: Recipe, leaf: Leaf) -> bool:

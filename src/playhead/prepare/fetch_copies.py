@@ -1,10 +1,15 @@
-"""Manifests and sidecars copied to a local directory, several at a time; what is there and unchanged is kept."""
+"""Files of a recipe copied to a local directory, several at a time; what is there and unchanged is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shutil
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -13,14 +18,18 @@ from msgspec.structs import replace
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
 from playhead.formats import sidecar
 from playhead.formats.contract import ScanLimits
-from playhead.store import Files, Stamp, open_file, replacing, writing_to
+from playhead.prepare.partial_copy import copy_resumably, digest_of, num_copied, partials_in
+from playhead.store import Files, Stamp, compression_of, open_file, replacing, with_views, writing_to
 from playhead.store.addresses import without_query
 from playhead.store.copies import Copies, copy_path, load_copies, save_copies
+from playhead.store.files import changed
 
-FetchKind = Literal["manifest", "index"]
+FetchKind = Literal["manifest", "index", "prepared", "shard", "media"]
 Outcome = Literal["copied", "present", "to copy", "missing", "invalid"]
 
 INDEXES = "indexes"
+_SAVE_SECONDS = 2.0  # between lists of finished copies: a kill loses no more than these
+_SAVE_SHARE = 20
 
 
 class FetchedFile(Struct, frozen=True):
@@ -39,39 +48,61 @@ class FetchProgress(NamedTuple):
     done_bytes: int
 
 
-class Fetching:
-    """Copies files to a directory, several at a time."""
+class FetchJob(NamedTuple):
+    """A file to copy; `stamp` is the one that it had when it was indexed, None if any is right."""
 
-    def __init__(self, root: str, storage: Files, indexes_root: str | None, force: bool, dry_run: bool) -> None:
-        self._root, self._storage, self._force, self._dry_run = root, storage, force, dry_run
+    kind: FetchKind
+    path: str
+    stamp: Stamp | None = None
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """How files are copied. `verify` compares the bytes of copies that are present with their digests."""
+
+    workers: int = 8
+    force: bool = False
+    verify: bool = False
+    dry_run: bool = False
+    progress: Callable[[FetchProgress], None] | None = None
+
+
+class Fetching:
+    """Copies files to a directory, several at a time. `cache_dir` and `indexes_root` are those of the recipe."""
+
+    def __init__(
+        self, root: str, storage: Files, cache_dir: str, indexes_root: str | None, options: FetchOptions
+    ) -> None:
+        self._root, self._storage, self._options = root, storage, options
+        self._views = with_views(storage, cache_dir, "refuse")
         self._from, self._to = ScanLimits(indexes_root=indexes_root), ScanLimits(indexes_root=f"{root}/{INDEXES}")
         self._copies = load_copies(root) or Copies()
-        self._stamps: dict[str, Stamp] = {}
+        self._lock = Lock()
+        self._left_in = cache(partials_in)  # a directory may hold many copies, and is listed once
+        self._stamps: dict[str, Stamp] = {}  # of what is copied and not on the list yet
+        self._digests: dict[str, str] = {}
+        self._absent: dict[str, None] = {}
+        self._done_files = self._total_files = self._done_bytes = 0
+        self._saved_at, self._save_seconds = time.monotonic(), 0.0
 
-    def run(
-        self,
-        jobs: list[tuple[FetchKind, str]],
-        listings: dict[str, list[str]],
-        workers: int,
-        progress: Callable[[FetchProgress], None] | None,
-    ) -> list[FetchedFile]:
+    def run(self, jobs: Sequence[FetchJob], listings: dict[str, list[str]]) -> list[FetchedFile]:
         """Law: after an interruption or a failure the list of copies names those that are finished."""
         done: dict[int, FetchedFile] = {}
         failures: list[Failure] = []
+        self._total_files += len(jobs)
         try:
-            self._forget_stale([path for kind, path in jobs if kind == "manifest"])
-            with ThreadPoolExecutor(max(1, workers), thread_name_prefix="playhead-fetch") as pool:
-                pending = {pool.submit(self._one, kind, path): i for i, (kind, path) in enumerate(jobs)}
+            self._forget_stale([job.path for job in jobs if job.kind != "index"])
+            with ThreadPoolExecutor(max(1, self._options.workers), thread_name_prefix="playhead-fetch") as pool:
+                pending = {pool.submit(self._one, job): i for i, job in enumerate(jobs)}
                 try:
                     for future in as_completed(pending):
-                        kind, path = jobs[pending[future]]
+                        job = jobs[pending[future]]
                         try:
                             done[pending[future]] = future.result()
                         except PlayheadError as error:
-                            failures.append(Failure(kind, without_query(path), str(error)))
-                        if progress is not None:
-                            num_bytes = sum(found.num_bytes for found in done.values() if found.outcome == "copied")
-                            progress(FetchProgress(len(done) + len(failures), len(jobs), num_bytes))
+                            failures.append(Failure(job.kind, without_query(job.path), str(error)))
+                        self._advance(files=1)
+                        self._save_sometimes()
                 finally:
                     pool.shutdown(cancel_futures=True)
         finally:
@@ -84,20 +115,57 @@ class Fetching:
             )
         return [done[i] for i in range(len(jobs))]
 
-    def _one(self, kind: FetchKind, path: str) -> FetchedFile:
-        return self._manifest(path) if kind == "manifest" else self._index(path)
+    def check_room(self, jobs: Sequence[FetchJob]) -> None:
+        """Refuse, before anything is copied, files of shards for which the disk has no room."""
+        missing = [
+            job.stamp.size
+            for job in jobs
+            if job.stamp is not None and compression_of(job.path) is None and not self._is_there(job.path, job.stamp)
+        ]
+        place = next(path for path in (Path(self._root), *Path(self._root).parents) if path.exists())
+        free = shutil.disk_usage(place).free
+        if sum(missing) > free:
+            raise PrepareError(
+                f"{self._root}: the disk has no room for the files of these shards",
+                found=f"{free:,} bytes free",
+                expected=f"{sum(missing):,} for {len(missing):,} files",
+                fix="give a larger disk with --to, or copy what fewer steps need with --steps",
+            )
 
-    def _manifest(self, path: str) -> FetchedFile:
-        file = open_file(self._storage, path)
+    def made_for(self, steps: str) -> None:
+        """Put on the list that everything is there for these steps: from now on nothing else is read."""
+        if not self._options.dry_run:
+            self._copies = replace(self._copies, steps=[*dict.fromkeys([*self._copies.steps, steps])])
+            save_copies(self._root, self._copies)
+
+    @property
+    def is_for_steps(self) -> bool:
+        """Whether the directory holds all that some steps need."""
+        return bool(self._copies.steps)
+
+    def _one(self, job: FetchJob) -> FetchedFile:
+        return self._index(job.path) if job.kind == "index" else self._file(job)
+
+    def _file(self, job: FetchJob) -> FetchedFile:
+        kind, path, _ = job
+        try:
+            file = open_file(self._storage, path)
+        except DataError:
+            if kind != "media":
+                raise
+            self._absent[path] = None
+            return FetchedFile(path, kind, "missing")
+        if job.stamp is not None and (now := self._views.stamp(path)) != job.stamp:
+            raise changed(path, now, job.stamp)
         target = copy_path(self._root, path)
-        if not self._force and self._is_copied(path, file.stamp):
+        if not self._options.force and self._is_copied(path, file.stamp):
             self._stamps[path] = file.stamp
-            return FetchedFile(path, "manifest", "present", file.size, str(target))
-        if self._dry_run:
-            return FetchedFile(path, "manifest", "to copy", file.size, str(target))
-        _write(target, file.pieces(), file.size, path)
-        self._stamps[path] = file.stamp
-        return FetchedFile(path, "manifest", "copied", file.size, str(target))
+            return FetchedFile(path, kind, "present", file.size, str(target))
+        if self._options.dry_run:
+            return FetchedFile(path, kind, "to copy", file.size - num_copied(file, target), str(target))
+        found = copy_resumably(file, target, self._left_in, lambda num_bytes: self._advance(num_bytes=num_bytes))
+        self._stamps[path], self._digests[path] = file.stamp, found
+        return FetchedFile(path, kind, "copied", file.size, str(target))
 
     def _index(self, path: str) -> FetchedFile:
         file = open_file(self._storage, path)
@@ -111,11 +179,16 @@ class Fetching:
         target = Path(sidecar.sidecar_path(path, self._to.indexes_root))
         _check_inside(target, self._root, path)
         content = b"".join(origin.pieces())
-        if not self._force and target.is_file() and target.read_bytes() == content and sidecar.is_valid(file, self._to):
+        if (
+            not self._options.force
+            and target.is_file()
+            and target.read_bytes() == content
+            and sidecar.is_valid(file, self._to)
+        ):
             return FetchedFile(path, "index", "present", origin.size, str(target))
-        if self._dry_run:
+        if self._options.dry_run:
             return FetchedFile(path, "index", "to copy", origin.size, str(target))
-        _write(target, [content], origin.size, place)
+        _write(target, content)
         if not sidecar.is_valid(file, self._to):
             target.unlink()
             raise DataError(
@@ -124,14 +197,22 @@ class Fetching:
         return FetchedFile(path, "index", "copied", origin.size, str(target))
 
     def _is_copied(self, path: str, stamp: Stamp) -> bool:
+        known = self._copies.digests.get(path)
+        if not self._is_there(path, stamp):
+            return False
+        return not self._options.verify or known is None or digest_of(copy_path(self._root, path)) == known
+
+    def _is_there(self, path: str, stamp: Stamp) -> bool:
         copy = copy_path(self._root, path)
         return self._copies.files.get(path) == stamp and copy.is_file() and copy.stat().st_size == stamp.size
 
     def _forget_stale(self, paths: list[str]) -> None:
         """Before copies are replaced, take them off the list: a list never names a copy of another version."""
-        if self._dry_run or not self._copies.files:
+        if self._options.dry_run or not self._copies.files:
             return
-        stale = {path for path in paths if path in self._copies.files and self._is_stale(path)}
+        known = [path for path in paths if path in self._copies.files]
+        with ThreadPoolExecutor(max(1, self._options.workers), thread_name_prefix="playhead-fetch") as pool:
+            stale = {path for path, is_stale in zip(known, pool.map(self._is_stale, known), strict=True) if is_stale}
         if stale:
             kept = {path: stamp for path, stamp in self._copies.files.items() if path not in stale}
             self._copies = replace(self._copies, files=kept)
@@ -139,29 +220,47 @@ class Fetching:
 
     def _is_stale(self, path: str) -> bool:
         try:
-            return self._force or not self._is_copied(path, self._storage.stamp(path))
+            return self._options.force or not self._is_copied(path, self._storage.stamp(path))
         except PlayheadError:
             return True  # reported when it is copied
 
+    def _advance(self, files: int = 0, num_bytes: int = 0) -> None:
+        with self._lock:
+            self._done_files += files
+            self._done_bytes += num_bytes
+            done = FetchProgress(self._done_files, self._total_files, self._done_bytes)
+            if self._options.progress is not None:
+                self._options.progress(done)
+
+    def _save_sometimes(self) -> None:
+        """Rarely where the list is long: writing it must not take longer than copying."""
+        if time.monotonic() - self._saved_at > max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
+            begin = time.monotonic()
+            self._save({})
+            self._saved_at = time.monotonic()
+            self._save_seconds = self._saved_at - begin
+
     def _save(self, listings: dict[str, list[str]]) -> None:
-        if self._dry_run or not (self._stamps or listings):
+        stamps, digests, absent = dict(self._stamps), dict(self._digests), dict(self._absent)
+        if self._options.dry_run or not (stamps or listings or absent):
             return
-        files = {**self._copies.files, **self._stamps}
-        save_copies(self._root, Copies(files, {**self._copies.listings, **listings}))
+        known = self._copies
+        still_absent = [path for path in dict.fromkeys([*known.absent, *absent]) if path not in stamps]
+        self._copies = replace(
+            known,
+            files={**known.files, **stamps},
+            listings={**known.listings, **listings},
+            digests={**known.digests, **digests},
+            absent=still_absent,
+        )
+        save_copies(self._root, self._copies)
 
 
-def _write(target: Path, pieces: Iterable[bytes], size: int, origin: str) -> None:
+def _write(target: Path, content: bytes) -> None:
     with writing_to(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as file:
-        written = sum(map(file.write, pieces))
-        if written != size:
-            raise DataError(
-                f"{without_query(origin)}: could not be copied whole",
-                found=f"{written:,} bytes",
-                expected=f"{size:,}",
-                fix="run it again",
-            )
+        file.write(content)
 
 
 def _check_inside(target: Path, root: str, path: str) -> None:

@@ -15,6 +15,6 @@ def write_sidecars(format: Format, shard: Shard, files: Files, limits: ScanLimit
     count = 0
     for path, pieces in format.sidecars(shard, files, limits):
         if sidecar.offsets_of(open_file(files, path), limits) is None:
-            sidecar.write(path, pieces, limits)
+            sidecar.write(path, pieces, limits, files)
             count += 1
     return count
