@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
@@ -139,3 +140,23 @@ def strict_json(text: str) -> Any:
         raise ValueError(f"{word} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
+
+
+def wait_until(is_so: Any, seconds: float = 240) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+
+
+def living_in_group(group: int) -> list[int]:
+    """The processes of a group that are not dead, nor dead and unburied."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, pgrp = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(pgrp) == group and state != "Z":
+            found.append(int(path.parent.name))
+    return found

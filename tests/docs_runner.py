@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,13 @@ def run_page(page: Path, directory: Path) -> None:
 def _run_blocks(page: Path, directory: Path) -> None:
     text = page.read_text(encoding="utf-8")
     setup = _SETUP.match(text)
-    if setup:
-        getattr(docs_setup, setup[1])()
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(text):
-        _run_naming_the_line(block, page, directory, namespace)
+    with ExitStack() as stack:
+        made = getattr(docs_setup, setup[1])() if setup else None
+        if made is not None:  # a server, which runs as long as the page
+            stack.enter_context(made)
+        namespace: dict[str, Any] = {"__name__": "__main__"}
+        for block in blocks(text):
+            _run_naming_the_line(block, page, directory, namespace)
 
 
 def _run_naming_the_line(block: Block, page: Path, directory: Path, namespace: dict[str, Any]) -> None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def make_data() -> None:
@@ -71,6 +75,25 @@ def make_files() -> None:
                 member = tarfile.TarInfo(f"call-{i}.{extension}")
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
+
+
+@contextmanager
+def make_slow_store() -> Iterator[None]:
+    """Tokens in eight files on a web server with 50 ms of latency and 20 MB/s; $DATA is its address."""
+    from loopback import serving
+    from slow_proxy import Network, slow_proxy
+
+    objects = {}
+    for shard in range(8):
+        rows = [
+            {"id": f"{shard}-{i}", "tokens": [(i * 31 + j * j * 17 + shard) % 997 for j in range(1500)]}
+            for i in range(100)
+        ]
+        objects[f"/part-{shard}.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    slow = Network(latency_seconds=0.05, bytes_per_second=20e6)
+    with serving(objects) as server, slow_proxy(server.port, slow) as proxy, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATA", proxy.address)
+        yield
 
 
 def make_megatron() -> None:

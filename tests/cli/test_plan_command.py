@@ -72,7 +72,9 @@ def test_the_plan_is_shown_sub_stream_after_sub_stream(folder: Path) -> None:
         assert [line[:17].strip() for line in lines[: len(labels)]] == list(labels)
         assert lines[len(labels)] == "measured on      4 windows"
         assert lines[len(labels) + 1] == "lengths"
-        assert all(line.endswith(" %") for line in lines[len(labels) + 2 :])
+        histogram = lines[len(labels) + 2 : lines.index("mixing")]
+        assert histogram
+        assert all(line.endswith(" %") for line in histogram)
     assert "buckets          up to 1.00 s: 20 samples; 3.00 s: 6; 10.00 s: 2\n" in spoken
     assert re.search(r"^calls +17 +100.00 % +100.00 % +[\d.]+$", spoken, re.MULTILINE)
     steps, fingerprint = end.splitlines()
@@ -82,7 +84,7 @@ def test_the_plan_is_shown_sub_stream_after_sub_stream(folder: Path) -> None:
 
 def test_the_plan_as_json(folder: Path) -> None:
     out = as_json(folder, "plan", "fused.json", "--windows", "2")
-    assert set(out) == {"fingerprint", "lanes", "fuse", "warnings", "streams"}
+    assert set(out) == {"fingerprint", "lanes", "fuse", "warnings", "nodes", "streams"}
     assert out["warnings"] == []
     assert (out["lanes"], out["fuse"]) == (4, {"spoken": 0.25, "written": 0.75})
     spoken, written = out["streams"]
@@ -96,6 +98,50 @@ def test_the_plan_as_json(folder: Path) -> None:
     assert (written["partial_cost"], written["num_windows"]) == (None, None)
     expected = {"name", "num_rows", "samples_share", "length_share", "steps_per_epoch"}
     assert set(written["sources"][0]) == expected
+
+
+def test_shuffles_are_compared_by_what_they_mix_and_keep_in_use(folder: Path) -> None:
+    source = {**write_text(folder, "many", [[5] * 40] * 12), "shuffle": "shards", "shuffle_group": 2}
+    write(folder, "compared", sources=[source], lanes=2, batching={"type": "fixed", "size": 2})
+    (stream,) = as_json(folder, "plan", "compared.json")["streams"]
+    (compared,) = stream["shuffles"]
+    assert (compared["name"], compared["unit"], compared["num_units"]) == ("many", "shard", 12)
+    found = compared["shuffles"]
+    ways = [(each["shuffle"], each["group"], each["chosen"]) for each in found]
+    groups = [("shards", 1, False), ("shards", 2, True), ("shards", 4, False), ("shards", 8, False)]
+    assert ways == [*groups, ("global", None, False)]
+    for name in ("mixing", "bytes_in_use", "units_in_use"):
+        assert [each[name] for each in found] == sorted(each[name] for each in found)
+    (peak,) = stream["shard_peaks"]
+    assert (peak["num_shards"], peak["num_bytes"]) == (found[1]["units_in_use"], found[1]["bytes_in_use"])
+    assert found[-1]["bytes_in_use"] == sum(path.stat().st_size for path in folder.glob("many-*.jsonl"))
+    lines = printed(folder, "plan", "compared.json").split("mixing\n")[1].splitlines()
+    assert lines[0].split() == ["source", "shuffle", "mixing", "score", "in", "use", "at", "a", "time", "bytes"]
+    assert re.match(r"many +shards, groups of 1 shard +0\.\d{3} ", lines[1])
+    assert re.match(r" +shards, groups of 2 shards \(this recipe\) +0\.\d{3} ", lines[2])
+    assert re.match(r" +global +[01]\.\d{3} +12 shards ", lines[5])
+
+
+def test_what_a_node_reads_is_shown_with_parts_and_without(folder: Path) -> None:
+    source = {**write_text(folder, "parted", [[5] * 40] * 8), "shuffle": "shards", "shuffle_group": 2}
+    write(folder, "parts", sources=[source], lanes=8, parts=4, batching={"type": "fixed", "size": 2})
+    size = sum(path.stat().st_size for path in folder.glob("parted-*.jsonl"))
+    nodes = as_json(folder, "plan", "parts.json")["nodes"]
+    assert (nodes["num_nodes"], nodes["world_size"], nodes["parts"]) == (4, 4, 4)
+    (read,) = nodes["sources"]
+    assert (read["num_bytes"], read["without_parts"]) == (size, pytest.approx(size, rel=1e-3))
+    assert read["with_parts"] == pytest.approx(size / 4, rel=0.02)
+    out = printed(folder, "plan", "parts.json", "--nodes", "2", "--world", "4")
+    about, header, row = out[out.index("bytes that a node") :].splitlines()[:3]
+    assert about == "bytes that a node reads in an epoch, of 2 nodes with 2 ranks"
+    assert header.split() == ["source", "all", "with", "parts:", "4", "without"]
+    assert row.split()[0] == "parted"
+    assert "bytes that a node" not in printed(folder, "plan", "fixed.json")
+    done = playhead(folder, "plan", "parts.json", "--nodes", "3")
+    assert done.returncode == 1
+    assert "3 ranks cannot share 8 lanes evenly" in done.stderr
+    done = playhead(folder, "plan", "parts.json", "--nodes", "2", "--step", "1")
+    assert (done.returncode, "leave out --step and --split" in done.stderr) == (2, True)
 
 
 def test_a_step_is_listed_pick_by_pick(folder: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from commands import playhead, printed
+from commands import living_in_group, playhead, printed, wait_until
 from corpora import lengths_of, recipe_in, write_speech, write_text
 from playhead.cli.meter import Meter
 from playhead.feed.loader import Loader
@@ -300,23 +300,3 @@ def on_a_terminal(words: list[str]) -> str:
     os.close(ours)
     assert process.returncode == 0
     return shown.decode()
-
-
-def wait_until(is_so: Any, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-
-
-def living_in_group(group: int) -> list[int]:
-    """The processes of a group that are not dead, nor dead and unburied."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, pgrp = path.read_text().rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        if int(pgrp) == group and state != "Z":
-            found.append(int(path.parent.name))
-    return found

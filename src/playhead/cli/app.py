@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from playhead.cli import (
+    bench,
+    cache,
     check,
     curate,
     demo,
@@ -44,9 +46,11 @@ app.command("plan")(plan.plan)
 app.command("check")(check.check)
 app.command("run")(run.run)
 app.command("verify")(verify.verify)
+app.command("bench")(bench.bench)
 app.command("simulate")(simulate.simulate)
 app.command("schema")(schema.schema)
 app.command("import-nemo")(import_nemo.import_nemo)
+app.add_typer(cache.app)
 app.add_typer(curate.app)
 app.add_typer(megatron.app)
 

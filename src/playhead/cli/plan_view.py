@@ -10,6 +10,8 @@ from rich.text import Text
 
 from playhead.cli.screen import bar, console, count, grid, labelled, percent, print_json
 from playhead.index.table import Table
+from playhead.inspect.locality import SourceShuffles, source_shuffles
+from playhead.inspect.node_bytes import Nodes
 from playhead.inspect.reading import reading_warnings
 from playhead.inspect.summary import LengthBin, StreamSummary, summarise
 from playhead.plan.plan import Plan
@@ -30,25 +32,36 @@ def print_plan(
     *,
     as_json: bool,
     lengths: bool = True,
+    read: Nodes | None = None,
 ) -> None:
-    """The plan, measured on some windows; as text with a histogram of lengths, unless they are left out."""
+    """The plan, measured on some windows; as text with a histogram of lengths, unless they are left out.
+
+    `read` is what a node reads. Shuffles are compared for training alone: evaluation sets are read in file order.
+    """
     by_name = {table.name: table for table in tables.values()}
     summaries = [summarise(plan, i, windows, by_name) for i in range(len(plan.streams))]
     leaves = _first_leaves(recipe, split, len(plan.streams))
     rules = [stream.segments[0].rule for stream in plan.streams]
     warnings = reading_warnings(recipe, tables, split)
+    compared = source_shuffles(recipe, plan, tables) if split is None and lengths else ()
+    shuffles = [*compared, *[()] * (len(plan.streams) - len(compared))]
     if as_json:
         streams = [
             {"unit": whole_unit(leaf.unit), "batching": {"type": rule_name(rule).lower(), **asdict(rule)}}
             | asdict(summary)
-            for leaf, rule, summary in zip(leaves, rules, summaries, strict=True)
+            | {"shuffles": [asdict(source) for source in sources]}
+            for leaf, rule, summary, sources in zip(leaves, rules, summaries, shuffles, strict=True)
         ]
         about = {"fingerprint": plan.fingerprint, "lanes": plan.lanes, "fuse": _turns(plan), "warnings": warnings}
-        print_json({**about, "streams": streams})
+        print_json({**about, "nodes": None if read is None else asdict(read), "streams": streams})
         return
     screen = console()
-    for summary, leaf, rule in zip(summaries, leaves, rules, strict=True):
+    for summary, leaf, rule, sources in zip(summaries, leaves, rules, shuffles, strict=True):
         _print_stream(screen, summary if lengths else replace(summary, lengths=()), leaf, rule)
+        _print_shuffles(screen, sources)
+        screen.print()
+    if read is not None and read.num_nodes > 1:
+        _print_nodes(screen, read)
     turns = _turns(plan)
     if turns is not None:
         screen.print("steps go to  " + ", ".join(f"{name} {percent(share)}" for name, share in turns.items()))
@@ -80,6 +93,35 @@ def _print_stream(screen: Console, summary: StreamSummary, leaf: Leaf, rule: Rul
         screen.print("lengths")
         for line in _histogram(summary.lengths, leaf.unit):
             screen.print(line)
+
+
+def _print_shuffles(screen: Console, sources: tuple[SourceShuffles, ...]) -> None:
+    """What other shuffles would give, where a source could have another."""
+    compared = [source for source in sources if len(source.shuffles) > 1 and source.num_units > 1]
+    if not compared:
+        return
+    screen.print("mixing")
+    table = grid("<source", "<shuffle", ">mixing score", ">in use at a time", ">bytes")
+    for source in compared:
+        for i, found in enumerate(source.shuffles):
+            groups = "" if found.group is None else f", groups of {count(found.group, source.unit)}"
+            name = f"{found.shuffle}{groups}{' (this recipe)' if found.chosen else ''}"
+            in_use = count(found.units_in_use, source.unit)
+            label = "" if i else source.name
+            table.add_row(label, name, f"{found.mixing:.3f}", in_use, decimal(found.bytes_in_use))
+    screen.print(table)
+
+
+def _print_nodes(screen: Console, read: Nodes) -> None:
+    """What a node reads of each source."""
+    ranks = read.world_size // read.num_nodes
+    screen.print(f"bytes that a node reads in an epoch, of {count(read.num_nodes, 'node')} with {count(ranks, 'rank')}")
+    columns = (f">with parts: {read.parts}", ">without") if read.parts > 1 else (">a node",)
+    table = grid("<source", ">all", *columns)
+    for source in read.sources:
+        without = [decimal(source.without_parts)] if read.parts > 1 else []
+        table.add_row(source.name, decimal(source.num_bytes), decimal(source.with_parts), *without)
+    screen.print(table)
     screen.print()
 
 

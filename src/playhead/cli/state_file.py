@@ -17,7 +17,7 @@ from playhead.store import replacing
 
 def restore_from(path: Path, loader: Loader) -> None:
     """Resume from the state in a file; every error names the file. A changed map or collate is a note on stderr."""
-    state = _read(path)
+    state = read_state_file(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PayloadWarning)
         try:
@@ -34,7 +34,8 @@ def save_to(path: Path, state: dict[str, Any]) -> None:
         file.write(json.dumps(state).encode() + b"\n")
 
 
-def _read(path: Path) -> Any:
+def read_state_file(path: Path) -> Any:
+    """The plain values of a state; a file that holds none is refused."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,5 @@
-"""A plan measured.
+"""A plan measured, and loading too.
 
-In: a plan. Out: its costs, and the contents of a step. Only the CLI imports this.
+In: a plan, or a recipe to load. Out: its costs, the contents of a step, and what limits loading. Only the CLI imports
+this.
 """

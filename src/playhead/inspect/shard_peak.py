@@ -8,7 +8,7 @@ step's window. Which shards make a group is another in every epoch: only their s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 import numpy as np
@@ -25,7 +25,7 @@ _MANY_BLOCKS = 1 << 10
 
 @dataclass(frozen=True)
 class ShardPeak:
-    """The most shards of a source with `shuffle: shards` that are in use at a time, and the most bytes.
+    """The most shards of a source that are in use at a time, and the most bytes.
 
     With `unit` block, blocks are counted.
     """
@@ -38,15 +38,25 @@ class ShardPeak:
 
 def shard_peaks(stream: Stream, tables: Mapping[str, Table]) -> tuple[ShardPeak, ...]:
     """The peaks of a sub-stream's sources; `tables`, by source, have the sizes of their shards."""
-    segment = segment_at(stream, 0)
-    found = []
-    for i, (name, order) in enumerate(zip(stream.source_names, stream.orders, strict=True)):
-        if order.shuffle == "shards" and name in tables:
-            table = tables[name]
-            count = most_shards(order, _most_draws(segment, i), epochs_meet=not segment.pieces[0].blend.pass_draws)
-            sizes = _unit_bytes(table, order)
-            found.append(ShardPeak(name, count, _largest(sizes[order.shard_rows > 0], count), table.unit))
-    return tuple(found)
+    return tuple(
+        shard_peak(stream, i, tables[name])
+        for i, (name, order) in enumerate(zip(stream.source_names, stream.orders, strict=True))
+        if order.shuffle == "shards" and name in tables
+    )
+
+
+def shard_peak(stream: Stream, source: int, table: Table) -> ShardPeak:
+    """The peak of one source, whatever its shuffle: any shard may be in use with `global`; `none` is read shard after
+    shard, as groups of one are.
+    """
+    segment, order = segment_at(stream, 0), stream.orders[source]
+    sizes = unit_bytes(table, order)[order.shard_rows > 0]
+    count = len(sizes)
+    if order.shuffle != "global":
+        order = order if order.shuffle == "shards" else replace(order, group=1)
+        epochs_meet = not segment.pieces[0].blend.pass_draws
+        count = most_shards(order, _most_draws(segment, source), epochs_meet=epochs_meet)
+    return ShardPeak(stream.source_names[source], count, _largest(sizes, count), table.unit)
 
 
 def most_shards(order: SourceOrder, num_draws: int, *, epochs_meet: bool) -> int:
@@ -86,16 +96,21 @@ def _most_draws(segment: Segment, source: int) -> int:
 def _draws_in_window(piece: Piece, source: int, window_size: int) -> int:
     if source not in piece.members:
         return 0
-    num_draws = piece.blend.pass_draws or piece.blend.block * _MANY_BLOCKS
-    drawn = counters_at(piece, piece.first_draw + num_draws) - piece.base
-    share = int(drawn[source]) / num_draws
+    share = share_of(piece, source)
     if share == 1:
         return window_size
     mean = window_size * share
     return min(window_size, ceil(mean + _DEVIATIONS * sqrt(mean * (1 - share))))
 
 
-def _unit_bytes(table: Table, order: SourceOrder) -> IntArray:
+def share_of(piece: Piece, source: int) -> float:
+    """The share of the draws of a piece that go to a source."""
+    num_draws = piece.blend.pass_draws or piece.blend.block * _MANY_BLOCKS
+    drawn = counters_at(piece, piece.first_draw + num_draws) - piece.base
+    return int(drawn[source]) / num_draws
+
+
+def unit_bytes(table: Table, order: SourceOrder) -> IntArray:
     """The size of each shard of the order, which may be a part of the source."""
     first = np.concatenate(([0], np.cumsum(table.unit_rows)))
     count = len(order.shard_rows)

@@ -32,11 +32,12 @@ from playhead.plan.plan import Plan
 from playhead.plan.segments import Stream, segment_at
 from playhead.plan.window import Window
 from playhead.recipe.check_sizes import MOST_LANES
+from playhead.recipe.storage import files_of
 from playhead.recipe.tree import Leaf, branches
 from playhead.recipe.values import Group, Recipe
 from playhead.resolve.resolve import resolve
 from playhead.seeds import key
-from playhead.store import CountingFiles, all_files
+from playhead.store import CountingFiles
 from playhead.types import IntArray, LengthArray
 
 DEFAULT_ROWS = 10**12
@@ -248,7 +249,7 @@ def _simulated(leaf: Leaf, base: Table | InventedTable, num_rows: int) -> Simula
 
 def _requests(recipe: Recipe) -> int | None:
     """The requests of one rank that opens the recipe, counted."""
-    files = CountingFiles(all_files())
+    files = CountingFiles(files_of(recipe, "refuse"))
     try:
         Loader(recipe, rank=0, world_size=1, files=files).close()
     except NotPreparedError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from playhead.errors import RecipeError
 from playhead.feed.delivery import Delivery
@@ -78,6 +79,7 @@ def _users_loader(job: RankJob, recipe: Recipe, place: dict[str, int], options: 
 
 def _picks_loader(recipe: Recipe, rank: int, world_size: int, options: LoaderOptions) -> Delivery:
     """Plan, workers, delivery and states as ever, and nothing read: what is delivered are picks."""
+    recipe = replace(recipe, shard_cache=None)
     stream = RankStream(recipe, None, rank, world_size)
     blueprint = _NothingRead(recipe)
     new_pool: Callable[[], Pool] = partial(Inline, blueprint)
@@ -93,8 +95,13 @@ class _NothingRead(Blueprint):
     """A blueprint of workers that read nothing."""
 
     def build(self) -> Any:
-        return _empty_batch
+        return _EmptyBatches()
 
 
-def _empty_batch(work: Work, empty: Empty = np.empty) -> Produced:  # noqa: ARG001 - as a Producer is called
-    return Produced({}, [], threading.get_native_id())
+class _EmptyBatches:
+    """Makes empty batches, as a Producer is called."""
+
+    looks_ahead = False
+
+    def __call__(self, work: Work, empty: Empty = np.empty, worker: int = 0, take: Any = None) -> Produced:  # noqa: ARG002
+        return Produced({}, [], threading.get_native_id())

@@ -1,4 +1,4 @@
-"""PH010 to PH015: indexes, files, sidecars, and shards that are slow to read."""
+"""PH010 to PH016: indexes, files, sidecars, shards that are slow to read, and their cache."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import pyzstd
 from checked_recipes import found, report_on, rows, sound, source, the_one, written
+from rich.filesize import decimal
 
 from playhead import Recipe
 from playhead.prepare import prepare
@@ -163,3 +164,18 @@ def test_many_unprepared_sources_are_one_finding(tmp_path: Path) -> None:
     assert finding.problem == "9 of 9 sources are not prepared"
     assert finding.found == "s0, s1, s2, s3, s4, ..."
     assert finding.fix == f"run `playhead prepare {path}`"
+
+
+def test_a_shard_cache_smaller_than_the_shards_in_use_is_a_warning(tmp_path: Path) -> None:
+    cache = {"dir": "cache", "max_bytes": 1_000}
+    finding = the_one("PH016", sound(tmp_path, shard_cache=cache))
+    size = sum((tmp_path / f"{name}.jsonl").stat().st_size for name in "ab")
+    assert finding.place == "shard_cache.max_bytes"
+    assert finding.found == f"1.0 kB; up to {decimal(size)} are in use"
+    assert found("PH016", sound(tmp_path, shard_cache=cache | {"max_bytes": size})) == []
+    assert found("PH016", sound(tmp_path, shard_cache=cache | {"unit": "range"})) == []
+
+
+def test_a_shard_cache_larger_than_the_room_on_its_disk_is_a_warning(tmp_path: Path) -> None:
+    finding = the_one("PH016", sound(tmp_path, shard_cache={"dir": "cache", "max_bytes": 1 << 60}))
+    assert finding.problem == "the disk of the shard cache has less room than it may take"

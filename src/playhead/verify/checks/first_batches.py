@@ -18,6 +18,7 @@ from playhead.feed.totals import nothing_yet
 from playhead.plan.plan import Plan
 from playhead.recipe.check_delivery import COLLATES
 from playhead.resolve.resolve import leaves_by_stream
+from playhead.store.copies import NoCopyError
 from playhead.verify.checks.context import Context
 from playhead.verify.checks.finding import Problem, problem_of
 from playhead.verify.checks.registry import check
@@ -50,6 +51,8 @@ def _unmade(context: Context, split: str | None, plan: Plan) -> Iterator[Problem
         try:
             made = producer(work)
             problem = None if context.recipe.collate in COLLATES else _unlike(context, made, producer(work))
+        except NoCopyError:  # of other steps than those that were fetched
+            continue
         except PlayheadError as error:
             problem = _uncollated(error, place)
         if problem is not None:  # one is enough

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from playhead.errors import NotPreparedError, PlayheadError
 from playhead.formats.contract import ScanLimits, WithSidecars
-from playhead.formats.rows import Shard
 from playhead.formats.schema import Track
 from playhead.formats.sidecar import offsets_of, sidecar_path
 from playhead.index.integrity import LARGE_BYTES, damaged_arrays
 from playhead.index.opened import Index
 from playhead.index.selection import selection_damage
 from playhead.store import Files, compression_of, is_url, open_file
+from playhead.store.copies import has_copies_for_steps, readable_of
 from playhead.verify.checks.context import Context, PreparedSource
 from playhead.verify.checks.finding import Problem, problem_of
 from playhead.verify.checks.registry import check
@@ -50,20 +50,27 @@ def unprepared(context: Context) -> Iterator[Problem]:
 @check("PH011", "error", "files of a source are missing, or changed since they were indexed", "recipe")
 def changed_files(context: Context) -> Iterator[Problem]:
     for source in context.sources:
-        shards = context.shards[source.leaf.path]
+        place, table = source.leaf.path, source.table
+        if table is not None and has_copies_for_steps(context.files):
+            copied = readable_of(context.files, table.index.stamps)
+            yield from _changes(source.name, place, copied, copied, table.index, context.files)
+            continue
+        shards = context.shards[place]
         if isinstance(shards, PlayheadError):
-            yield problem_of(shards, source.leaf.path)
-        elif source.table is not None:
-            yield from _changes(source.name, source.leaf.path, shards, source.table.index, context.files)
+            yield problem_of(shards, place)
+        elif table is not None:
+            now = [*dict.fromkeys(path for shard in shards for _, path in shard.files)]
+            yield from _changes(source.name, place, now, table.index.stamps, table.index, context.files)
 
 
-def _changes(name: str, place: str, shards: list[Shard], index: Index, files: Files) -> Iterator[Problem]:
+def _changes(
+    name: str, place: str, now: Sequence[str], known: Collection[str], index: Index, files: Files
+) -> Iterator[Problem]:
     """New, vanished and changed files of a source, with one of each named."""
-    now = dict.fromkeys(path for shard in shards for _, path in shard.files)
-    known = index.stamps
+    there = frozenset(now)
     for what, paths in (
         ("are new since it was indexed", [path for path in now if path not in known]),
-        ("were indexed and are not there any more", [path for path in known if path not in now]),
+        ("were indexed and are not there any more", [path for path in known if path not in there]),
         ("changed since they were indexed", _changed((path for path in now if path in known), index, files)),
     ):
         if paths:

@@ -28,6 +28,7 @@ from playhead.recipe.tree import Leaf, augment_keys, augments_of, length_changes
 from playhead.recipe.values import Recipe
 from playhead.seeds import key
 from playhead.store import Files
+from playhead.store.copies import NoCopyError
 from playhead.verify.checks.global_random import generators_drawn_from
 from playhead.verify.payload import difference_in_words
 
@@ -72,7 +73,8 @@ def facts_of(recipe: Recipe, tables: Tables, files: Files, most: int) -> dict[st
         except PlayheadError as error:
             found[path] = tuple(RowFacts(row, table.place(row), error) for row in rows[:1])
             continue
-        found[path] = tuple(sampler.facts(row) for row in rows)
+        facts = [sampler.facts(row) for row in rows]
+        found[path] = tuple(fact for fact in facts if not isinstance(fact.problem, NoCopyError))  # of other steps
     return found
 
 

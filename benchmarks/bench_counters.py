@@ -1,0 +1,106 @@
+"""What the counters of a loader cost: the same batches with them and without, in turns.
+
+    python benchmarks/bench_counters.py [turns]
+
+The worst case are small rows from local files, where a micro-batch takes the least time. The figure is the median over
+pairs of turns, each with and without counters right after each other; the target is less than 1 %. For its own noise,
+pairs of turns without counters are compared in the same way. Without workers the time is that of the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+
+from bench_small_rows import COLLATIONS, make_recipe, write_rows
+from playhead import Recipe
+from playhead.feed import stopwatch
+from playhead.feed.counters import Counters
+from playhead.feed.delivery import Delivery
+from playhead.feed.pool import Inline, Pool
+from playhead.feed.processes import Processes, WorkerOptions
+from playhead.feed.produce import Blueprint
+from playhead.feed.rank_stream import RankStream
+
+SIZES = {256: 20, 32: 100}  # rows in a micro-batch, and micro-batches in a turn
+NOTE = Counters.note
+
+
+def switch(on: bool, *_: Any) -> None:
+    """Turn the counters of this process on or off."""
+    stopwatch._ENABLED = on
+    Counters.note = NOTE if on else _ignore  # type: ignore[method-assign]
+
+
+def _ignore(*_: Any) -> None:
+    pass
+
+
+def open_loader(recipe: Recipe, workers: int, on: bool) -> Delivery:
+    blueprint, stream = Blueprint(recipe), RankStream(recipe, None, 0, 1)
+    options = WorkerOptions(max(workers, 1), setup=partial(switch, on))
+    pool: partial[Pool] = (
+        partial(Processes, blueprint, options, stream.describe) if workers else partial(Inline, blueprint)
+    )
+    return Delivery(stream, blueprint, pool)
+
+
+def turn(batches: Iterator[Any], num: int, on: bool, clock: Callable[[], float]) -> float:
+    switch(on)
+    begin = clock()
+    for _ in islice(batches, num):
+        pass
+    return (clock() - begin) / num
+
+
+def compare(recipe: Recipe, size: int, workers: int, turns: int) -> tuple[float, float, float]:
+    """Seconds of a micro-batch without counters, what they add to it as a share, and the same of nothing."""
+    kinds = {"without": False, "with": True, "again": False}
+    loaders = {name: open_loader(recipe, workers, on) for name, on in kinds.items()}
+    batches = {name: iter(loader) for name, loader in loaders.items()}
+    found: dict[str, list[float]] = {name: [] for name in kinds}
+    order = list(kinds)
+    clock = time.perf_counter if workers else time.process_time
+    for number in range(turns + 2):
+        for name in order if number % 2 else reversed(order):
+            seconds = turn(batches[name], SIZES[size], kinds[name], clock)
+            if number >= 2:
+                found[name].append(seconds)
+    for loader in loaders.values():
+        loader.close()
+    shares = [
+        median(own / base for own, base in zip(found[name], found["without"], strict=True)) - 1
+        for name in ("with", "again")
+    ]
+    return median(found["without"]), shares[0], shares[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("turns", nargs="?", type=int, default=60, help="turns of each contender")
+    turns = parser.parse_args().turns
+    console = Console(width=100)
+    console.print("micro-batches: time without counters, what counters add (target: below 1 %), noise")
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "rows.jsonl"
+        write_rows(path)
+        for size in SIZES:
+            for collation in ("list", "padded"):
+                recipe = make_recipe(path, Path(name) / "cache", size, **COLLATIONS[collation])
+                for workers in (0, 1):
+                    seconds, added, noise = compare(recipe, size, workers, turns)
+                    what = f"{size} rows, {collation}, {workers or 'no'} process"
+                    console.print(f"{what}: {seconds * 1e6:,.0f} us, {added:+.2%}, {noise:+.2%}")
+
+
+if __name__ == "__main__":
+    main()

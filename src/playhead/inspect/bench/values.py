@@ -1,0 +1,87 @@
+"""What is run, and what was measured of it, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from playhead.inspect.bench.memory_pressure import MemoryUse
+from playhead.inspect.bench.storage_speed import StorageProbe
+
+
+@dataclass(frozen=True)
+class LoaderSettings:
+    """The settings of a loader that speed depends on. `threads` fetch ahead in each worker; None: as many as usual."""
+
+    workers: int = 2
+    lookahead: int = 2
+    threads: int | None = None
+    worker_kind: Literal["process", "thread"] = "process"
+
+    def __str__(self) -> str:
+        if not self.workers:
+            return "no workers"
+        kinds = {"process": ("process", "processes"), "thread": ("thread", "threads")}[self.worker_kind]
+        threads = "" if self.threads is None else f", {self.threads} fetch threads"
+        return f"{self.workers} worker {kinds[self.workers > 1]}, look-ahead {self.lookahead}{threads}"
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """A run in numbers, from the moment when every worker had delivered a batch.
+
+    `ready_seconds` is the part of `wait_seconds` in which the batch was made already, `uneven_seconds` that of waits
+    over five medians, both without the longest; `longest_ready_seconds` is what was left out of the first, and
+    `long_batch_seconds` the second longest time for a batch. `stages` are the seconds of the workers for these
+    batches by what they did: storage, decode, map, collate and other; `busy_seconds` is their sum, `busy_share` how
+    busy the workers were (1 without workers: batches are made while the trainer waits). `probe` is what the storage
+    gives by itself. `num_bytes` are all that the workers read, `cache_bytes` those of them that came from the shard
+    cache, and `copied_bytes` what its filler copied meanwhile, for all ranks of the node. `cores_used` are those of all
+    processes of the loader, `others_cores` those of all other processes of the machine. `is_trained` says whether a
+    trainer takes time; without one a bench only measures how fast loading is.
+    """
+
+    settings: LoaderSettings
+    seconds: float
+    num_batches: int
+    num_steps: int
+    num_samples: int
+    wait_seconds: float
+    ready_seconds: float
+    uneven_seconds: float
+    trainer_seconds: float
+    busy_seconds: float
+    busy_share: float
+    long_batch_seconds: float
+    stages: dict[str, float]
+    num_requests: int
+    num_bytes: int
+    probe: StorageProbe
+    cores_used: float
+    others_cores: float
+    cores: float
+    memory: MemoryUse
+    is_trained: bool = False
+    has_cache: bool = False
+    cache_bytes: int = 0
+    copied_bytes: int = 0
+    longest_ready_seconds: float = 0.0
+
+    @property
+    def stored_bytes(self) -> int:
+        """What was read from the storage itself."""
+        return self.num_bytes - self.cache_bytes + self.copied_bytes
+
+    @property
+    def wait_share(self) -> float:
+        return self.wait_seconds / self.seconds
+
+    @property
+    def pace_seconds(self) -> float:
+        """The time for a batch that loading should keep up with: the trainer's, or what was reached without one."""
+        return (self.trainer_seconds if self.is_trained else self.seconds) / self.num_batches
+
+    @property
+    def num_makers(self) -> int:
+        """How many make batches at a time."""
+        return max(1, self.settings.workers)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from playhead.inspect.bench.bottleneck import Bottleneck, judge
+from playhead.inspect.bench.memory_pressure import MemoryLimit, MemoryUse
+from playhead.inspect.bench.storage_speed import StorageProbe
+from playhead.inspect.bench.values import LoaderSettings, RunFigures
+
+STAGES = {"storage": 1.0, "decode": 1.0, "map": 1.0, "collate": 1.0, "other": 0.0}
+CALM = MemoryUse(1 << 30, 0, 0, 0, 0.0, MemoryLimit("the machine", 64 << 30, 8 << 30))
+
+# Ten seconds, 100 batches, no trainer: two workers that are always busy.
+RUN = RunFigures(
+    settings=LoaderSettings(workers=2, lookahead=2),
+    seconds=10.0,
+    num_batches=100,
+    num_steps=100,
+    num_samples=400,
+    wait_seconds=9.9,
+    ready_seconds=0.1,
+    uneven_seconds=0.0,
+    trainer_seconds=0.1,
+    busy_seconds=20.0,
+    busy_share=1.0,
+    long_batch_seconds=0.2,
+    stages=STAGES,
+    num_requests=400,
+    num_bytes=100_000_000,
+    probe=StorageProbe(0.05, 200e6),
+    cores_used=2.0,
+    others_cores=0.0,
+    cores=16.0,
+    memory=CALM,
+)
+
+
+def mostly(stage: str, **changes: object) -> RunFigures:
+    """The run, with most of the time in one stage."""
+    return replace(RUN, stages={**STAGES, stage: 17.0}, **changes)  # type: ignore[arg-type]
+
+
+def trained(run: RunFigures, trainer_seconds: float) -> RunFigures:
+    """The run with a trainer that worked so long of its ten seconds."""
+    return replace(run, trainer_seconds=trainer_seconds, wait_seconds=10 - trainer_seconds, is_trained=True)
+
+
+@pytest.mark.parametrize(
+    ("stage", "limit"),
+    [("decode", "decode CPU"), ("map", "user map"), ("collate", "collation"), ("other", "other work")],
+)
+def test_busy_workers_are_limited_by_their_longest_stage_and_more_of_them_help(stage: str, limit: str) -> None:
+    found = judge(mostly(stage))
+    assert (found.limit, found.change) == (limit, "raise workers from 2 to 4")
+    assert "85 %" in found.evidence or "81 %" in found.evidence
+
+
+def test_workers_that_must_be_faster_for_a_trainer_are_raised_by_the_factor_that_is_missing() -> None:
+    # A batch takes 0.2 s of work; the trainer works 0.04 s for it: five workers, and one to spare.
+    assert judge(trained(mostly("map"), 4.0)).change == "raise workers from 2 to 6"
+
+
+def test_more_workers_are_recommended_only_where_a_core_is_free() -> None:
+    found = judge(mostly("decode", cores=2.0))
+    assert found.change.startswith("no core is left for more workers: store data that decodes faster")
+    assert judge(mostly("map", cores=2.0, cores_used=0.1)).change == "raise workers from 2 to 4"  # it only waits
+
+
+def test_threads_that_share_an_interpreter_should_be_processes() -> None:
+    settings = LoaderSettings(workers=4, worker_kind="thread")
+    assert "worker processes" in judge(mostly("map", settings=settings, cores_used=1.0)).change
+
+
+def test_a_storage_with_more_to_give_is_latency_and_one_without_is_bandwidth() -> None:
+    latency = judge(mostly("storage"))  # 10 MB/s of 200
+    change = "raise look-ahead from 2 to 4 and fetch threads from 2 to 4"
+    assert (latency.limit, latency.change) == ("storage latency", change)
+    bandwidth = judge(mostly("storage", num_bytes=1_500_000_000))
+    assert bandwidth.limit == "storage bandwidth"
+    assert "`shard_cache`" in bandwidth.change
+    unknown = StorageProbe(0.0, 0.0)
+    assert judge(mostly("storage", probe=unknown)).limit == "storage latency"
+    assert judge(mostly("storage", probe=unknown, num_requests=10)).limit == "storage bandwidth"
+    assert "max_bytes" in judge(mostly("storage", num_bytes=1_500_000_000, has_cache=True)).change
+
+
+def test_look_ahead_that_is_deep_already_leaves_more_workers() -> None:
+    deep = LoaderSettings(workers=2, lookahead=16, threads=16)
+    assert judge(mostly("storage", settings=deep)).change == "raise workers from 2 to 4"
+    assert judge(mostly("storage", settings=LoaderSettings(workers=0))).change.startswith("raise workers from 0 to 4")
+
+
+def test_a_trainer_that_hardly_waits_is_the_limit_and_workers_too_many_are_named() -> None:
+    run = trained(replace(RUN, busy_seconds=4.0, busy_share=0.05), 9.9)
+    assert judge(run).limit == "the consumer"
+    assert judge(replace(run, settings=LoaderSettings(workers=8))).also == ("2 workers would do",)
+
+
+def test_waits_of_a_trainer_for_batches_that_were_ready_are_not_blamed_on_loading() -> None:
+    run = trained(replace(RUN, busy_seconds=0.1, busy_share=0.01, ready_seconds=0.0), 9.7)
+    assert judge(run).limit == "look-ahead"
+    assert judge(replace(run, longest_ready_seconds=0.15)).limit == "the consumer"
+    assert judge(replace(run, ready_seconds=0.15)).limit == "the consumer"
+    assert judge(replace(run, ready_seconds=0.25, is_trained=False)).limit == "delivery"
+    assert judge(replace(trained(run, 8.5), ready_seconds=1.4)).limit == "delivery"
+
+
+def test_idle_workers_and_long_waits_now_and_then_are_look_ahead() -> None:
+    run = replace(RUN, busy_share=0.3, busy_seconds=5.0, uneven_seconds=6.0, long_batch_seconds=0.8)
+    with_trainer = trained(run, 5.0)  # 0.8 s are 16 batches of the trainer, over two workers
+    assert (judge(with_trainer).limit, judge(with_trainer).change) == ("look-ahead", "raise look-ahead from 2 to 9")
+    assert judge(run).limit == "look-ahead"
+    assert judge(replace(run, uneven_seconds=0.5, stages={**STAGES, "map": 4.0})).limit == "user map"
+
+
+def test_batches_that_were_ready_are_delivery() -> None:
+    assert judge(replace(RUN, ready_seconds=6.0)).limit == "delivery"
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        MemoryUse(60 << 30, 0, 0, 0, 1.5, MemoryLimit("cgroup", 64 << 30, 63 << 30)),
+        MemoryUse(60 << 30, 0, 5000, 12, None, MemoryLimit("cgroup", 64 << 30, 63 << 30)),
+        MemoryUse(60 << 30, 1 << 30, 0, 12, 0.0, MemoryLimit("cgroup", 64 << 30, 63 << 30)),
+    ],
+    ids=["stalled", "faults", "swap"],
+)
+def test_waiting_for_memory_comes_before_everything_else(memory: MemoryUse) -> None:
+    found = judge(trained(replace(RUN, memory=memory), 9.9))
+    assert found.limit == "memory pressure"
+    assert found.change == "lower look-ahead from 2 to 1, or raise the limit of memory"
+    assert "63" not in judge(replace(RUN, memory=CALM)).evidence
+
+
+def test_major_faults_alone_are_no_memory_pressure() -> None:
+    """Mapped indexes that are read for the first time cause them, too."""
+    memory = MemoryUse(1 << 30, 0, 9000, 0, 0.0, MemoryLimit("the machine", 64 << 30, 63 << 30))
+    assert judge(mostly("map", memory=memory)).limit == "user map"
+
+
+def test_memory_that_is_nearly_used_up_is_mentioned_beside_another_verdict() -> None:
+    memory = MemoryUse(1 << 30, 0, 0, 0, 0.0, MemoryLimit("the machine", 64 << 30, 62 << 30))
+    found = judge(mostly("map", memory=memory))
+    assert found.limit == "user map"
+    assert found.also[-1] == "memory is nearly used up: 97 % of 69 GB (the machine)"
+
+
+def test_a_machine_that_others_use_is_mentioned() -> None:
+    assert judge(mostly("map", others_cores=3.0)).also[-1].startswith("make the map cheaper")
+    assert judge(mostly("map", others_cores=5.0)).also[-1].startswith("other processes of this machine used 5.0 cores")
+
+
+def test_a_verdict_is_one_line() -> None:
+    found = judge(mostly("map"))
+    assert isinstance(found, Bottleneck)
+    assert "\n" not in str(found)
+    assert str(found).startswith("limited by user map: ")
+
+
+def test_bytes_of_the_shard_cache_are_not_those_of_the_storage() -> None:
+    """900 MB/s from the cache say nothing about a storage that gives 20 MB/s."""
+    probe = StorageProbe(0.05, 20e6)
+    run = mostly("storage", num_bytes=9_000_000_000, cache_bytes=9_000_000_000, has_cache=True, probe=probe)
+    idle = judge(run)
+    assert idle.limit == "storage bandwidth"
+    assert "900 MB/s from the shard cache" in idle.evidence
+    assert "faster disk" in idle.change
+    filled = judge(replace(run, copied_bytes=180_000_000))  # all that the storage gives
+    assert filled.limit == "storage bandwidth"
+    assert "get 18 MB/s" in filled.evidence
+    assert "`max_bytes`" in filled.change
+
+
+def test_look_ahead_deeper_than_memory_allows_is_not_recommended() -> None:
+    """Steps of 1.5 s and shards that take minutes to load: more batches in progress are no remedy."""
+    run = trained(mostly("storage"), 5.0)
+    run = replace(run, busy_seconds=5.0, busy_share=0.3, uneven_seconds=4.9, long_batch_seconds=40.0)
+    found = judge(run)
+    assert found.limit == "look-ahead"
+    assert found.change.startswith("set `shard_cache`")
+    assert judge(replace(run, long_batch_seconds=0.4)).change.startswith("raise look-ahead from 2 to ")
