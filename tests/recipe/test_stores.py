@@ -106,7 +106,9 @@ def test_stores_are_in_no_fingerprint(tmp_path: Path, servers: list[Loopback]) -
 
 def test_fetch_reads_with_the_options_of_the_sources(tmp_path: Path, servers: list[Loopback]) -> None:
     recipe = recipe_of(tmp_path, source("a", "s3://one/a.jsonl", store=options(servers[0])))
-    fetch(recipe, tmp_path / "copies")
+    prepare(recipe)
+    report = fetch(recipe, tmp_path / "copies")
+    assert [file.path for file in report.files if file.kind == "shard"] == ["s3://one/a.jsonl"]
     assert SECRET not in (tmp_path / "copies" / "recipe.yaml").read_text()
     assert "env:KEY_OF_TEST" in (tmp_path / "copies" / "recipe.yaml").read_text()
 
