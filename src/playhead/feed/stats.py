@@ -85,9 +85,9 @@ class WorkerStats(Struct, frozen=True, kw_only=True):
 class SlowWait(Struct, frozen=True):
     """A wait of the training loop for a batch that was much longer than usual, and what the batch was waiting for.
 
-    `stage` is the longest stage of the batch ("other": none of them); "queue": its worker was still making an earlier batch; "start": the
-    worker had not started yet; "plan": without workers, the next steps were planned. `path` is the file of the slowest
-    request.
+    `stage` is the longest stage of the batch ("other": none of them); "queue": its worker was still making an earlier
+    batch; "start": the worker had not started yet; "plan": without workers, the next steps were planned. `path` is
+    the file of the slowest request.
     """
 
     step: int

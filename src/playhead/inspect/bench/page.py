@@ -109,8 +109,8 @@ def _stages(report: BenchReport) -> str:
     head = ("worker", "process", "batches", *STAGE_COLUMNS, "MB/s")
     rows = [worker_cells(row, figures.seconds) for row in report.workers]
     note = (
-        "Of open, read and decode, the part under “ahead” was done by look-ahead threads while the worker did something else. "
-        "“Waited for” is what the consumer waited for the batches of a worker."
+        "Of open, read and decode, the part under “ahead” was done by look-ahead threads while the worker did "
+        "something else. “Waited for” is what the consumer waited for the batches of a worker."
     )
     return f'<div class="stack">{parts}</div>{table(head, rows)}<p class="note">{note}</p>'
 
