@@ -48,6 +48,13 @@ def test_reading_a_recipe_needs_neither_numba_nor_torch():
     assert not {"numba", "torch", "pyarrow"} & set(run_python(program).split())
 
 
+def test_a_worker_process_imports_numba_only_when_it_calls_a_kernel():
+    """numba takes as long to import as all the rest, and doubles the memory of a worker."""
+    loaded = run_python("import sys, playhead.feed.worker\nprint(*sys.modules)").split()
+    assert "playhead.feed.produce" in loaded
+    assert not {"numba", "torch", "pyarrow", "rich"} & set(loaded)
+
+
 def test_the_version_is_that_of_the_installed_package():
     declared = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert playhead.__version__ == declared[1]

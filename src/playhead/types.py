@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property, update_wrapper
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +23,36 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function of integers and arrays with numba, cached on disk.
+class kernel(Generic[P, R]):  # noqa: N801 - it is used as a decorator
+    """Compile a function of integers and arrays with numba when it is first called, cached on disk.
 
+    numba takes longer to import, and more memory, than all else in a worker process, and most workers call no kernel.
     The cache is where NUMBA_CACHE_DIR says, else beside the source, else (a read-only installation) in the user's
-    cache directory. Any number of processes may fill it at once: numba puts whole files in place. numba is imported
-    here, on first use, to keep `import playhead` quick.
+    cache directory. Any number of processes may fill it at once: numba puts whole files in place.
     """
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self._function = function
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._compiled(*args, **kwargs)  # type: ignore[no-any-return]
+
+    @cached_property
+    def _compiled(self) -> Any:
+        with _COMPILING:
+            return _with_numba(self._function)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks of a kernel that another one calls."""
+        return self._compiled._numba_type_
+
+
+_COMPILING = threading.Lock()
+
+
+def _with_numba(function: Callable[P, R]) -> Any:
     import numba
 
     config: Any = numba.config  # its settings are made at import, and are not typed
@@ -36,10 +60,9 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     directory = given or _cache_directory(str(Path(function.__code__.co_filename).parent))
     try:
         config.CACHE_DIR = directory or ""  # read when a function is decorated; restored for other users of numba
-        compiled: Callable[P, R] = numba.njit(cache=directory is not None, nogil=True)(function)
+        return numba.njit(cache=directory is not None, nogil=True)(function)
     finally:
         config.CACHE_DIR = given
-    return compiled
 
 
 @cache
