@@ -83,6 +83,7 @@ class DataLoader(Delivery):
         multiprocessing_context: str | BaseContext | None = None,
         generator: torch.Generator | None = None,
         fetch_threads: int | None = None,
+        decode_threads: int = 0,
         **others: Any,
     ) -> None:
         workers = TorchWorkers(
@@ -98,7 +99,8 @@ class DataLoader(Delivery):
             **others,
         )
         stream = RankStream(recipe, split, rank, world_size, files)
-        blueprint = Blueprint(recipe, split, map, collate, files)
+        decode_threads = whole_number("decode_threads", decode_threads, 0, _OptionError)
+        blueprint = Blueprint(recipe, split, map, collate, files, decode_threads=decode_threads)
         self.num_workers, self.prefetch_factor, self.timeout = workers.num, workers.prefetch_factor, timeout
         self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
         super().__init__(stream, blueprint, workers.pool(blueprint, stream))

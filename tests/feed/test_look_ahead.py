@@ -185,7 +185,7 @@ def test_what_was_fetched_ahead_is_counted_as_such(tmp_path: Path) -> None:
             pass
         total = loader.stats().total
     for timing in timings:
-        assert 0 <= timing.ahead <= timing.open + timing.read
+        assert 0 <= timing.ahead <= timing.open + timing.read + timing.decode + 1e-9  # a thread parses what it read
         assert timing.map >= 0.02
     assert total.ahead > 0
 

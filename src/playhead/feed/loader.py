@@ -27,8 +27,9 @@ class Loader(Delivery):
     Rank and world size are detected where they are not given. `workers` 0 makes batches in this process; otherwise
     `worker_kind` selects processes or threads, and `lookahead` is the number of batches that each prepares ahead.
     Where storage is remote, `fetch_threads` threads in each fetch the bytes of those batches meanwhile: one for each
-    batch by default, at most 4. These numbers never change what is delivered. `map` and `collate` are functions that
-    replace those of the recipe; `files` replaces the default storage.
+    batch by default, at most 4. `decode_threads` threads in each help to decode audio and images. These numbers never
+    change what is delivered. `map` and `collate` are functions that replace those of the recipe; `files` replaces the
+    default storage.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Loader(Delivery):
         start_method: StartMethod = "spawn",
         lookahead: int = 2,
         fetch_threads: int | None = None,
+        decode_threads: int = 0,
         map: Callable[..., Any] | None = None,  # noqa: A002  # the recipe's word for it
         collate: Callable[..., Any] | None = None,
         files: Files | None = None,
@@ -50,8 +52,11 @@ class Loader(Delivery):
         _check_kind(worker_kind, start_method)
         workers, lookahead = whole_number("workers", workers, 0), whole_number("lookahead", lookahead, 1)
         threads = fetch_threads_of(fetch_threads, lookahead)
+        decoding = whole_number("decode_threads", decode_threads, 0)
+        if worker_kind == "thread":  # they share one reader
+            decoding *= max(1, workers)
         stream = RankStream(recipe, split, rank, world_size, files)
-        blueprint = Blueprint(recipe, split, map, collate, files)
+        blueprint = Blueprint(recipe, split, map, collate, files, decode_threads=decoding)
         options = WorkerOptions(workers, lookahead, start_method, fetch_threads=threads)
         super().__init__(stream, blueprint, pool_maker(blueprint, stream, worker_kind, options))
 

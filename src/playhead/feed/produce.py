@@ -76,8 +76,9 @@ class FetchedWork(NamedTuple):
 class Blueprint:
     """Everything a worker needs to make batches: it is sent to other processes, and each builds its own Producer.
 
-    `new_maker` replaces the usual way to make samples of rows, `new_reader` the whole reader. `tokenizers` are the
-    digests of tokenizers by path at construction, so that all workers produce the same tokens.
+    `new_maker` replaces the usual way to make samples of rows, `new_reader` the whole reader; `decode_threads` of each
+    worker decode its media. `tokenizers` are the digests of tokenizers by path at construction, so that all workers
+    produce the same tokens.
     """
 
     recipe: Recipe
@@ -87,6 +88,7 @@ class Blueprint:
     files: Files | None = None
     new_maker: NewMaker | None = None
     new_reader: Callable[..., SampleReader] = Reader
+    decode_threads: int = 0
     tokenizers: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,6 +144,7 @@ class Producer:
             stored_arrays=recipe.collate == "pad",
             tokenizers=blueprint.tokenizers,
             new_maker=blueprint.new_maker,
+            decode_threads=blueprint.decode_threads,
         )
         self._how = Collation(
             None if recipe.fields is None else tuple(recipe.fields),

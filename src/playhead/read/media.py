@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from playhead.errors import DataError, PlayheadError, RecipeError, SampleError, 
 from playhead.formats.conversation import CONVERSATION, Conversation
 from playhead.formats.media import DecodedMedia, Media, MediaKind
 from playhead.formats.rows import Sample
+from playhead.read.decode_threads import NO_THREADS, DecodeThreads
 from playhead.read.images import decode_image
 from playhead.read.media_bytes import MediaBytes, open_media, open_medium
 from playhead.read.media_rules import MediaRules
@@ -56,6 +58,7 @@ def decode_media(
     image: ImageOptions = _IMAGES_AS_THEY_ARE,
     video: str | None = None,
     fetched: FetchedMedia = NOTHING_FETCHED,
+    threads: DecodeThreads = NO_THREADS,
 ) -> tuple[list[Sample], SampleError | DataError | None]:
     """The samples with their media fetched and decoded, up to the first that fails, and its error.
 
@@ -68,7 +71,7 @@ def decode_media(
     wanted = _wanted(samples)
     if not wanted:
         return samples, None
-    found = _Decoding(files, rules, {"audio": audio, "image": image, "video": video}, fetched).all(wanted)
+    found = _Decoding(files, rules, {"audio": audio, "image": image, "video": video}, fetched, threads).all(wanted)
     done: list[Sample] = []
     for number, sample in enumerate(samples):
         made: Sample = {}
@@ -180,24 +183,37 @@ class _Decoding:
     rules: MediaRules
     options: dict[MediaKind, AudioOptions | ImageOptions | str | None]
     fetched: FetchedMedia
+    threads: DecodeThreads
 
     def all(self, wanted: Sequence[_Wanted]) -> _Found:
+        """What was decoded of each medium: those that take no round trip by the threads for decoding."""
         found: _Found = {}
-        for each in wanted:
-            if each.media.data is not None:
-                self._decode(open_medium(each.media, self.files, self.rules, each.field), [each], found)
         named, refused = _by_path([each for each in wanted if each.media.data is None], self.rules)
         found.update(refused)
-        keys, groups = list(named), list(named.values())
-
-        def fetch(i: int) -> None:
-            try:
-                self._decode(self._opened(keys[i], groups[i]), groups[i], found)
-            except DataError as error:
-                found.update({each.key: error for each in groups[i]})
-
-        ask_together(self.files, [path for path, *_ in keys], fetch)
+        present: list[Callable[[], None]] = [
+            partial(self._decode_held, each, found) for each in wanted if each.media.data is not None
+        ]
+        requested: list[Callable[[], None]] = []
+        paths: list[str] = []
+        for key, group in named.items():
+            decode = partial(self._decode_named, key, group, found)
+            if key in self.fetched or not requests_cost(self.files, key[0]):
+                present.append(decode)
+            else:
+                requested.append(decode)
+                paths.append(key[0])
+        self.threads.call(present)
+        ask_together(self.files, paths, lambda i: requested[i]())
         return found
+
+    def _decode_held(self, each: _Wanted, found: _Found) -> None:
+        self._decode(open_medium(each.media, self.files, self.rules, each.field), [each], found)
+
+    def _decode_named(self, key: MediaKey, group: Sequence[_Wanted], found: _Found) -> None:
+        try:
+            self._decode(self._opened(key, group), group, found)
+        except DataError as error:
+            found.update({each.key: error for each in group})
 
     def _opened(self, key: MediaKey, group: Sequence[_Wanted]) -> MediaBytes:
         source = self.fetched.get(key)

@@ -17,6 +17,7 @@ from playhead.formats.rows import Fetch, Sample
 from playhead.index.table import Table
 from playhead.order.picks import Picks
 from playhead.read.augment import Augmenter
+from playhead.read.decode_threads import DecodeThreads
 from playhead.read.generator import SampleGenerator
 from playhead.read.length import LengthError, all_as_planned, check_length, cut
 from playhead.read.media import NOTHING_FETCHED, FetchedMedia
@@ -92,6 +93,7 @@ class Reader:
     `streams` are the sources of each sub-stream in the plan's order, `noises` those that augmentations draw on.
     `stored_arrays` lets samples that no map has seen hold arrays which are not read yet. `tokenizers` are the digests
     of the tokenizers that are needed, by path. `new_maker` replaces the usual way to make samples of rows.
+    `decode_threads` decode the media of a request together.
     """
 
     def __init__(
@@ -105,8 +107,10 @@ class Reader:
         stored_arrays: bool = False,
         tokenizers: Mapping[str, str] = NONE,
         new_maker: NewMaker | None = None,
+        decode_threads: int = 0,
     ) -> None:
         self._recipe = recipe
+        threads = DecodeThreads(decode_threads)
         files = files_of(recipe, "refuse", files, cached=True)
         opened = {
             leaf.source.name: NoiseSource(table, RowDecoder(recipe, leaf, files), Fetch(files, table.index.stamps))
@@ -126,6 +130,7 @@ class Reader:
                 stored_arrays=stored_arrays,
                 augmenter=augmenter,
                 tokenizers=tokenizers,
+                threads=threads,
             )
 
         def source(leaf: Leaf, table: Table) -> _Source:

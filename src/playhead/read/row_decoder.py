@@ -10,6 +10,7 @@ from playhead.formats.registry import format_of
 from playhead.formats.rows import Rows, Sample
 from playhead.read.conversations import audio_as_conversation
 from playhead.read.decode import decoded_until, with_media
+from playhead.read.decode_threads import NO_THREADS, DecodeThreads
 from playhead.read.media import NOTHING_FETCHED, FetchedMedia, decode_media, fetch_media
 from playhead.read.media_rules import MediaRules, media_rules
 from playhead.recipe.by_format import format_holds_conversations
@@ -41,7 +42,7 @@ def may_name_remote(recipe: Recipe, leaf: Leaf, files: Files) -> bool:
 class RowDecoder:
     """Reads and decodes the rows of one source, in one process."""
 
-    def __init__(self, recipe: Recipe, leaf: Leaf, files: Files) -> None:
+    def __init__(self, recipe: Recipe, leaf: Leaf, files: Files, threads: DecodeThreads = NO_THREADS) -> None:
         found = format_of(leaf.source, leaf.path)
         self._reader = found.format.open(leaf.source, files)
         self.media_files = uncached(recipe, files)
@@ -57,6 +58,7 @@ class RowDecoder:
         self._audio = leaf.source.audio or recipe.audio
         self.image = leaf.source.image or recipe.image
         self.may_name_remote = may_name_remote(recipe, leaf, files)
+        self._threads = threads
 
     @property
     def may_hold_media(self) -> bool:
@@ -114,7 +116,7 @@ class RowDecoder:
         problem: SampleError | DataError | None = None
         if self._media is not None and self.may_hold_media:
             how = self._audio, self.image, self._video
-            samples, problem = decode_media(samples, self.media_files, self._media, *how, fetched)
+            samples, problem = decode_media(samples, self.media_files, self._media, *how, fetched, self._threads)
         if self._decodes:
             samples, failed = decoded_until(samples)
             problem = failed or problem

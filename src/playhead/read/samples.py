@@ -13,6 +13,7 @@ from playhead.formats.rows import Choice, Rows, Sample
 from playhead.index.layout import chat_of
 from playhead.read.augment import Augmenter
 from playhead.read.conversations import SampleChat
+from playhead.read.decode_threads import NO_THREADS, DecodeThreads
 from playhead.read.generator import SampleGenerator
 from playhead.read.headers import UndecodedRow
 from playhead.read.mapping import Mapper
@@ -67,7 +68,7 @@ class SampleMaker:
     """Makes the samples of one source, in one process.
 
     If `stored_arrays` is true and there is no map, arrays are left in their files. Without an `augmenter` audio is not
-    changed. `tokenizers` are the digests of the tokenizers that it needs, by path.
+    changed. `tokenizers` are the digests of the tokenizers that it needs, by path. `threads` decode media.
     """
 
     def __init__(
@@ -80,9 +81,10 @@ class SampleMaker:
         stored_arrays: bool = False,
         augmenter: Augmenter | None = None,
         tokenizers: Mapping[str, str] = NONE,
+        threads: DecodeThreads = NO_THREADS,
     ) -> None:
         function = map_function(recipe, leaf, given_map)
-        self._decoder = RowDecoder(recipe, leaf, files)
+        self._decoder = RowDecoder(recipe, leaf, files, threads)
         self._augmenter = augmenter
         self.recount = recount_of(recipe, leaf, tokenizers)
         tokenize = tokenize_of(recipe, leaf)

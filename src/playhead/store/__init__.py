@@ -20,7 +20,7 @@ from playhead.store.remote import RemoteFiles
 from playhead.store.schemes import SchemeFiles, all_files, scheme_files
 from playhead.store.shard_cache.caching import CachingFiles, caching_files
 from playhead.store.timing import SPANS, Span, TimedFiles
-from playhead.store.together import ask_together
+from playhead.store.together import ask_together, done_together
 from playhead.store.writing import fresh_directory, replacing, swap_directory, sync_directory, writing_to
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "caching_files",
     "compressed_files",
     "compression_of",
+    "done_together",
     "fresh_directory",
     "is_url",
     "list_files",

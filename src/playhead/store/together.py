@@ -1,4 +1,4 @@
-"""Requests for several files: in flight together where each takes a round trip, one after another where it does not."""
+"""Work in several threads; requests for several files, in flight together where each takes a round trip."""
 
 from __future__ import annotations
 
@@ -27,9 +27,17 @@ def ask_together(files: Files, paths: Sequence[str], ask: Callable[[int], R]) ->
     """
     if len(paths) < 2 or num_costly(files, paths) < 2:
         return [ask(i) for i in range(len(paths))]
-    answers: dict[int, R] = {}
+    return done_together(_threads(), MOST_IN_FLIGHT - 1, len(paths), ask)
+
+
+def done_together(threads: ThreadPoolExecutor, num_threads: int, count: int, do: Callable[[int], R]) -> list[R]:
+    """The result of `do(i)` for each i below `count`, in order, by this thread with the help of others.
+
+    Law: results and exceptions are those of sequential calls: the exception is that of the first that fails.
+    """
+    results: dict[int, R] = {}
     problems: dict[int, Exception] = {}
-    waiting = deque(range(len(paths)))
+    waiting = deque(range(count))
 
     def work() -> None:
         while waiting:
@@ -38,12 +46,12 @@ def ask_together(files: Files, paths: Sequence[str], ask: Callable[[int], R]) ->
             except IndexError:  # another thread took the last one
                 return
             try:
-                answers[i] = ask(i)
+                results[i] = do(i)
             except Exception as error:  # noqa: BLE001 - raised below, in its turn
                 problems[i] = error
 
     # Each with a context of its own: the time of a request belongs to the work that it is made for.
-    helpers = [_threads().submit(copy_context().run, work) for _ in range(min(len(paths), MOST_IN_FLIGHT) - 1)]
+    helpers = [threads.submit(copy_context().run, work) for _ in range(min(count - 1, num_threads))]
     try:
         work()
         for helper in helpers:
@@ -54,7 +62,7 @@ def ask_together(files: Files, paths: Sequence[str], ask: Callable[[int], R]) ->
         raise
     if problems:
         raise problems[min(problems)]
-    return [answers[i] for i in range(len(paths))]
+    return [results[i] for i in range(count)]
 
 
 @lru_cache(maxsize=1)
