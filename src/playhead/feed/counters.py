@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
+from operator import sub
 from statistics import median
 from threading import Lock
 from time import monotonic
@@ -115,8 +116,8 @@ class Counters:
         self._batches += len(notes)
         self._samples += sum(samples)
         self._steps += sum(ends)
-        self._wait += sum(given) - sum(asked)
-        self._consumer += sum(asked[1:]) - sum(given[:-1])
+        self._wait += sum(map(sub, given, asked))  # sums of clock readings would be rounded to microseconds
+        self._consumer += sum(map(sub, asked[1:], given))
         if self._given is not None:
             self._consumer += asked[0] - self._given
         self._given = given[-1]
