@@ -12,7 +12,7 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from playhead.feed.memory_use import memory_use
+from playhead.feed.process_memory import process_memory
 from playhead.feed.stats import STAGES, BatchTiming, LoaderStats, SlowWait, Timed, Watcher, WorkerStats
 
 _NOTES = 256  # batches noted before they are added up
@@ -80,11 +80,11 @@ class Counters:
         workers = []
         for number in sorted(self._workers):
             found = self._workers[number]
-            use, faults = memory_use(found.process), self._faults.setdefault(number, {})
+            use, faults = process_memory(found.process), self._faults.setdefault(number, {})
             faults[found.process] = max(use.major_faults, faults.get(found.process, 0))  # none of one that has ended
             resident, major = use.resident_bytes, sum(faults.values())
             workers.append(replace(found, resident_bytes=resident, major_faults=major))
-        here = memory_use(os.getpid())
+        here = process_memory(os.getpid())
         names = [name for name in WorkerStats.__struct_fields__ if name not in ("worker", "process")]
         total = WorkerStats(**{name: sum(getattr(worker, name) for worker in workers) for name in names})
         processes = {worker.process: worker for worker in workers}.values()  # threads share one, and its memory
