@@ -14,8 +14,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 demo: $(CORE)
 	@$(BIN)/playhead demo
 
-# Both cores are used. tests/conftest.py says which tests stay together, and which come first.
-PYTEST := $(BIN)/python -m pytest -n 2
+# Both cores are used; what is skipped is named. tests/conftest.py says which tests stay together, and which come first.
+PYTEST := $(BIN)/python -m pytest -n 2 -rs
 
 test: lint
 	@$(PYTEST) -m "not full and not trainers"

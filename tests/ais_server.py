@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from threading import Thread
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
+
+from loopback import LoopbackServer
 
 _PAGE = 3
 
@@ -54,8 +56,8 @@ def ais_cluster(objects: dict[str, bytes]) -> Iterator[Ais]:
         ais = cluster
 
     with (
-        ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as gateway,
-        ThreadingHTTPServer(("127.0.0.1", 0), Node) as node,
+        LoopbackServer(("127.0.0.1", 0), Gateway) as gateway,
+        LoopbackServer(("127.0.0.1", 0), Node) as node,
     ):
         cluster.gateway_port, cluster.node_port = gateway.server_port, node.server_port
         threads = [Thread(target=server.serve_forever, args=(0.01,)) for server in (gateway, node)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Barrier, Lock
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 240
 
 
 class Meeting:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Barrier, Condition, Thread
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from flights import PATIENCE_SECONDS
 
 _PAGE = 3  # objects in an answer to a listing: more than one page is soon needed
 
@@ -31,15 +34,33 @@ class Loopback:
     shortened: int = 0  # bytes that are missing in answers to ranges
     silent_seconds: float = 0.0  # before every answer
     refuses_conditions: bool = False  # whatever the tag is
+    meeting: Barrier | None = None  # GETs are answered when so many are in flight together
+    most_bytes: int | None = None  # of bodies; when so many were sent, answers wait until this is None
     requests: list[str] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)  # statuses
     sent_bytes: int = 0  # of bodies
-    at_once: int = 0
-    most_at_once: int = 0
+    lock: Condition = field(default_factory=Condition)
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def next_of(self, faults: list[int]) -> int | None:
+        """What the next request is to suffer, if anything; requests come at the same time."""
+        with self.lock:
+            return faults.pop(0) if faults else None
+
+    def send(self, num_bytes: int) -> None:
+        """Count the bytes of a body, as soon as they may be sent."""
+        with self.lock:
+            self.lock.wait_for(lambda: self.most_bytes is None or self.sent_bytes < self.most_bytes)
+            self.sent_bytes += num_bytes
+
+    def go_on(self) -> None:
+        """Send answers without a bound again."""
+        with self.lock:
+            self.most_bytes = None
+            self.lock.notify_all()
 
     def environment(self) -> dict[str, str]:
         """What makes `s3://` mean this server."""
@@ -60,15 +81,26 @@ def serving(objects: dict[str, bytes], port: int = 0) -> Iterator[Loopback]:
     class Handler(_Handler):
         served = loopback
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+    with LoopbackServer(("127.0.0.1", port), Handler) as server:
         loopback.port = server.server_port
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield loopback
         finally:
+            loopback.go_on()
             server.shutdown()
             thread.join()
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    """A thread for each connection. Clients may go away at any moment, and many may come at once."""
+
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # else it would be printed among the output of a test
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -77,21 +109,14 @@ class _Handler(BaseHTTPRequestHandler):
     served: Loopback
 
     def do_GET(self) -> None:
-        served = self.served
-        served.at_once += 1
-        served.most_at_once = max(served.most_at_once, served.at_once)
-        try:
-            self._get()
-        finally:
-            served.at_once -= 1
-
-    def _get(self) -> None:
         served, address = self.served, urlsplit(self.path)
         path, query = unquote(address.path), parse_qs(address.query)
         served.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
+        if served.meeting is not None and self.command == "GET":
+            served.meeting.wait(PATIENCE_SECONDS)
         if served.silent_seconds:
             time.sleep(served.silent_seconds)
-        if served.statuses and (status := served.statuses.pop(0)) != 200:
+        if (status := served.next_of(served.statuses)) not in (None, 200):
             self._answer(status, b"<Error><Code>Broken</Code></Error>")
         elif "list-type" in query:
             self._answer(200, self._listing(path, query), {"Content-Type": "application/xml"})
@@ -149,12 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        self.served.sent_bytes += len(body)
-        if self.served.cuts and 200 <= status < 300:
-            self.wfile.write(body[: self.served.cuts.pop(0)])
+        self.served.send(len(body))
+        cut = self.served.next_of(self.served.cuts) if 200 <= status < 300 else None
+        self.wfile.write(body[:cut])
+        if cut is not None:
             self.close_connection = True
-            return
-        self.wfile.write(body)
 
     def log_message(self, *words: object) -> None:
         """Say nothing: the tests read `requests`."""

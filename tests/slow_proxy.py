@@ -31,6 +31,7 @@ _TURN_BYTES = (16 << 10, 256 << 10)  # the smallest and the largest turn of a co
 _TURN_SECONDS = 0.002
 _CREDIT_SECONDS = 0.02  # what a thread that woke up late may make up for
 _SILENT_SECONDS = 60.0
+_PORTS = (15_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -285,10 +286,21 @@ def _accept(listener: socket.socket, server_port: int, line: _Line) -> None:
         threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 
 
+def _listening(port: int) -> socket.socket:
+    """On a port; 0 is any below those that the system gives to connections, so it is still free for another start."""
+    while True:
+        try:
+            free = port or random.randrange(*_PORTS)  # noqa: S311 - no secret
+            return socket.create_server(("127.0.0.1", free), backlog=512)
+        except OSError:
+            if port:
+                raise
+
+
 def main(port: int, server_port: int) -> None:
     """Listen until standard input ends, which it also does when the process that started this one dies."""
     line = _Line()
-    listener = socket.create_server(("127.0.0.1", port), backlog=512)
+    listener = _listening(port)
     threading.Thread(target=_accept, args=(listener, server_port, line), daemon=True).start()
     for asked in sys.stdin:
         if (network := json.loads(asked)) is not None:

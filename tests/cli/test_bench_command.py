@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench_worlds import rows
+from bench_worlds import rows, until
 from commands import as_json, living_in_group, playhead, printed, refused, wait_until
 from playhead import Recipe
 from playhead.prepare import prepare
@@ -72,10 +72,11 @@ def test_json_holds_the_verdict_the_figures_and_every_worker(folder: Path) -> No
 
 def test_a_rank_of_several_is_benched_alone_with_a_simulated_trainer(folder: Path) -> None:
     words = ("--rank", "1", "--world", "2", "--step-seconds", "0.2", "--steps", "6", "--workers", "1")
-    for _ in range(4):  # what else the machine does may disturb a run
-        found = as_json(folder, "bench", "plain.json", *words, "--worker-kind", "thread", "--lookahead", "4")
-        if found["bottleneck"]["limit"] == "the consumer":
-            break
+    words = (*words, "--worker-kind", "thread", "--lookahead", "4")
+    found = until(
+        lambda: as_json(folder, "bench", "plain.json", *words),
+        lambda found: found["bottleneck"]["limit"] == "the consumer",
+    )
     assert (found["rank"], found["world_size"]) == (1, 2)
     assert found["figures"]["is_trained"]
     assert found["bottleneck"]["limit"] == "the consumer"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import as_json, playhead, printed
+from commands import as_json, playhead, printed, wait_until
 from loopback import serving
 from playhead import Loader, Recipe
 from playhead.store.copies import load_copies
@@ -167,23 +167,16 @@ def test_a_killed_command_goes_on_in_the_middle_of_a_file(tmp_path: Path) -> Non
         (tmp_path / "recipe.json").write_text(json.dumps(recipe))
         printed(tmp_path, "prepare", "recipe.json")
         words = ("fetch", "recipe.json", "--steps", "2", "--to", "near")
-        server.silent_seconds = 0.3
+        server.most_bytes = server.sent_bytes + 2 * piece
         with subprocess.Popen([sys.executable, "-m", "playhead", *words], cwd=tmp_path) as process:
-            deadline = time.monotonic() + 60
-            while not any(path.stat().st_size >= 2 * piece for path in tmp_path.rglob("*.partial")):
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: [path.stat().st_size for path in tmp_path.rglob("*.partial")] == [2 * piece])
             process.kill()
-        server.silent_seconds = 0.0
-        (partial,) = tmp_path.rglob("*.partial")
-        kept = partial.stat().st_size
-        assert kept < len(rows)
+        server.go_on()
         server.requests.clear()
         found = as_json(tmp_path, *words)
     assert [file["outcome"] for file in found["files"] if file["kind"] == "shard"] == ["copied"]
     firsts = [int(request.rpartition("bytes=")[2].split("-")[0]) for request in server.requests if "bytes=" in request]
-    assert min(firsts) == kept
+    assert min(firsts) == 2 * piece
     assert next(tmp_path.rglob("files/http/*/data/a.jsonl")).read_bytes() == rows
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".lock")] == []
     assert printed(tmp_path, "run", "near/recipe.yaml", "--steps", "2")

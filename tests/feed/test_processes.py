@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Collection
 from itertools import islice
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -43,7 +44,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def gone(pids: list[int], seconds: float = 240) -> bool:
+def gone(pids: Collection[int], seconds: float = 240) -> bool:
     """Whether all are gone, waited for a while."""
     deadline = time.monotonic() + seconds
     while any(map(is_running, pids)) and time.monotonic() < deadline:
@@ -110,9 +111,11 @@ def test_ctrl_c_halfway_through_the_start_of_a_worker_is_handled_when_it_has_sta
         signal.raise_signal(signal.SIGINT)
 
     def interrupted(self: Any) -> None:
-        threading.Thread(target=ring).start()
+        thread = threading.Thread(target=ring)
+        thread.start()
+        thread.join()
         for _ in range(1000):  # the handler of the main thread would be called between two of these
-            time.sleep(0.0001)
+            time.sleep(0)
         start(self)
         started.append(self)
 

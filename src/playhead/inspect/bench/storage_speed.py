@@ -20,7 +20,7 @@ import numpy as np
 from playhead.errors import DataError
 from playhead.index.table import Table
 from playhead.inspect.bench.process_use import num_cores
-from playhead.inspect.bench.storage_trial import Piece, ReadJob, ReadResult, read_job, readers_of
+from playhead.inspect.bench.storage_trial import FileSpan, ReadJob, ReadResult, read_job, readers_of
 from playhead.inspect.readable import readable_bytes
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
@@ -102,7 +102,7 @@ def probe_storage(files: Files, stamps: dict[str, Stamp]) -> StorageProbe:
     return StorageProbe(float(np.median(one.latencies)), many.num_bytes / many.seconds)
 
 
-def _random_pieces(stamps: dict[str, Stamp], size: int, num: int, seed: int) -> tuple[Piece, ...]:
+def _random_pieces(stamps: dict[str, Stamp], size: int, num: int, seed: int) -> tuple[FileSpan, ...]:
     """Pieces anywhere in the files, a larger file having more of them; a smaller file is one piece."""
     paths = [path for path, stamp in stamps.items() if stamp.size]
     ends = np.cumsum([stamps[path].size for path in paths])
@@ -111,7 +111,7 @@ def _random_pieces(stamps: dict[str, Stamp], size: int, num: int, seed: int) -> 
         file = int(np.searchsorted(ends, place, side="right"))
         stamp = stamps[paths[file]]
         first = max(0, min(place - int(ends[file - 1] if file else 0), stamp.size - size))
-        found.append(Piece(paths[file], stamp, first, min(stamp.size, first + size)))
+        found.append(FileSpan(paths[file], stamp, first, min(stamp.size, first + size)))
     return tuple(found)
 
 
@@ -206,13 +206,13 @@ def _trial(pattern: Pattern, processes: int, threads: int, found: Sequence[ReadR
     )
 
 
-def _pieces(pattern: Pattern, stamps: dict[str, Stamp], num: int, start: float) -> list[tuple[Piece, ...]]:
+def _pieces(pattern: Pattern, stamps: dict[str, Stamp], num: int, start: float) -> list[tuple[FileSpan, ...]]:
     """The pieces of each reader. Sequential ones begin apart from each other, and elsewhere in each trial."""
     if pattern == "random":
         keys = [key("bench", "storage", num, reader, round(1000 * start)) for reader in range(num)]
         return [_random_pieces(stamps, RANDOM_BYTES, _NUM_PIECES, each) for each in keys]
     every = [
-        Piece(path, stamp, first, min(first + SEQUENTIAL_BYTES, stamp.size))
+        FileSpan(path, stamp, first, min(first + SEQUENTIAL_BYTES, stamp.size))
         for path, stamp in stamps.items()
         for first in range(0, stamp.size, SEQUENTIAL_BYTES)
     ]

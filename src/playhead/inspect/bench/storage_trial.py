@@ -25,7 +25,7 @@ _BEGIN_SECONDS = 0.05  # for a job to reach every reader before they all begin
 _PATIENCE_SECONDS = 60.0
 
 
-class Piece(NamedTuple):
+class FileSpan(NamedTuple):
     """Some bytes of a file that are read with one request."""
 
     path: str
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 class ReadJob:
     """What a reader reads, with how many threads, from a moment (of `time.monotonic`) until it may read no more."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FileSpan, ...]
     threads: int
     begin: float
     seconds: float
