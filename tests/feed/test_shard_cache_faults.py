@@ -351,3 +351,22 @@ def test_a_directory_removed_in_mid_run_is_said_and_the_rest_is_read_from_the_st
         assert found == expected[0]
     assert [warning.category for warning in said] == [CacheWarning]
     assert "not filled any more" in str(said[0].message)
+
+
+def test_a_directory_made_in_place_of_a_cache_that_was_moved_away_stays_empty(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]
+) -> None:
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    place = Path(recipe.shard_cache.dir)
+    found = []
+    with warnings.catch_warnings(record=True) as said, Loader(recipe, workers=2, worker_kind="thread") as loader:
+        warnings.simplefilter("always")
+        for batch in loader:
+            found.append(seen(batch))
+            if len(found) == 20:
+                place.rename(tmp_path / "gone")
+                place.mkdir()
+                wait_for(lambda: said or loader._cache._messages)
+        assert found == expected[0]
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert [*place.iterdir()] == []

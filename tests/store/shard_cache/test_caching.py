@@ -274,7 +274,7 @@ def test_every_byte_is_written_though_a_call_takes_fewer() -> None:
 
 
 def test_the_queue_says_which_bytes_are_on_their_way(tmp_path: Path) -> None:
-    directory = CacheDirectory(tmp_path)
+    directory = open_directory(str(tmp_path))
     stamp = Stamp(100, 1)
     assert queued_spans(directory, "00ff") == []
     units = [Unit("a", stamp, 0, 50), Unit("b", stamp, 0, 10), Unit("a", stamp, 50, 90)]

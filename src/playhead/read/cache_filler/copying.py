@@ -278,7 +278,8 @@ class Copier:
         return _part(copy.path).open("wb", buffering=0)
 
     def _new_folder(self, copy: _Copy) -> None:
-        copy.path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (copy.path.parent.parent, copy.path.parent):  # not their parents: the cache may have been removed
+            folder.mkdir(exist_ok=True)
         origin = copy.path.with_name(ORIGIN)
         if not origin.exists():
             stamp = copy.unit.stamp
