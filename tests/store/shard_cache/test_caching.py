@@ -28,7 +28,7 @@ from playhead.store.shard_cache.counters import (
     sum_counters,
     write_status,
 )
-from playhead.store.shard_cache.directory import CacheDirectory, Unit, is_locked, locked, open_directory
+from playhead.store.shard_cache.directory import FILLER_LOCK, CacheDirectory, Unit, is_locked, locked, open_directory
 from playhead.store.shard_cache.queue import is_within, queued_spans, write_queue
 from playhead.store.shard_cache.ranks import RankFile, RankRecord, any_lives, live_ranks
 from playhead.testing import check_files
@@ -149,6 +149,20 @@ def test_a_range_past_the_end_of_a_file_is_refused_without_waiting_for_a_copy(
         ask(files, path, (0, 10))
     with pytest.raises(StoreError, match="shorter than expected"):
         ask(files, path, (SIZE - 10, SIZE + 1))
+
+
+def test_waiting_for_a_copy_that_is_on_its_way_counts_as_time_blocked(
+    cache: Cache, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_status(cache.directory, FillerStatus(cache.generation, num_events=1))  # nothing may be read past the cache
+    write_queue(cache.directory, [Unit(path, LocalFiles().stamp(path), 0, SIZE)])
+    monkeypatch.setattr(caching_module.time, "sleep", lambda _: cache.copy(path, (0, SIZE)))
+    files, _ = caching(cache)
+    with locked(cache.directory.root / FILLER_LOCK):
+        files.read(path, LocalFiles().stamp(path), Ranges([5], [50]))
+    counts = sum_counters(cache.directory)
+    assert (counts.hits, counts.misses) == (1, 0)
+    assert counts.blocked_ns > 0
 
 
 def test_units_of_different_kinds_in_one_directory_do_not_hide_each_other(cache: Cache, path: str) -> None:
