@@ -260,6 +260,17 @@ def test_a_second_run_copies_nothing_that_is_there(
     assert server.sent_bytes <= 0.1 * size_of(data)  # by range, before the copies were checked
 
 
+def test_a_smaller_limit_than_that_of_the_run_before_is_kept(
+    server: Loopback, data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]
+) -> None:
+    place = str(tmp_path / "together")
+    delivered(cached(server, tmp_path / "a", data, dir=place, share=2))
+    assert cache_stat(place).num_units == 12
+    assert delivered(cached(server, tmp_path / "b", data, dir=place, share=0.4)) == expected
+    held = cache_stat(place)
+    assert held.num_bytes + held.unchecked_bytes <= 0.41 * size_of(data)
+
+
 def test_a_copy_that_was_damaged_between_two_runs_is_found_and_copied_again(
     server: Loopback, data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]
 ) -> None:

@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import warnings
 from collections import deque
@@ -28,6 +29,8 @@ from playhead import Loader, Recipe, StoreError
 from playhead.deal import Identity
 from playhead.feed.cache_member import CacheWarning, join_cache
 from playhead.inspect.cache import cache_stat
+from playhead.read.cache_filler import filling
+from playhead.store.shard_cache.directory import FILLER_LOCK, locked, open_directory
 from slow_proxy import Network, SlowProxy, slow_proxy
 
 PATIENCE_SECONDS = 240
@@ -146,6 +149,35 @@ def test_a_full_disk_is_said_once_and_the_rest_is_read_from_the_storage(
             check(recipe, loader, found, expected)
         assert [warning.category for warning in said] == [CacheWarning]
         assert "o space left" in str(said[0].message)
+
+
+def test_a_disk_that_is_full_for_a_while_is_used_again(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filler is a thread of this process, which holds its lock: the loader starts none."""
+    monkeypatch.setattr(filling, "_RETRY_SECONDS", 0.5)
+    said: list[str] = []
+    stopped = threading.Event()
+    with small_disk(tmp_path / "disk", 2 * size_of(data)) as disk:
+        recipe = recipe_of(data, tmp_path / "a", data, {"dir": str(disk / "copies")}, **by_shards())
+        directory = open_directory(recipe.shard_cache.dir)
+        with locked(directory.root / FILLER_LOCK), Loader(recipe) as loader:
+            batches = iter(loader)
+            found = [seen(next(batches))]
+            (disk / "full").write_bytes(bytes(2 * size_of(data) - 300_000))
+            filler = threading.Thread(target=filling.Filler(directory, said.append).run, args=(stopped.is_set,))
+            filler.start()
+            try:
+                wait_for(lambda: said)
+                (disk / "full").unlink()
+                wait_for(lambda: cache_stat(directory.root).num_units == 12)
+                found += [seen(batch) for batch in batches]
+            finally:
+                stopped.set()
+                filler.join()
+            assert found == expected[0]
+    assert len(said) == 1
+    assert "no space left" in said[0]
 
 
 def test_a_limit_on_file_sizes_is_a_full_disk(data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from playhead.errors import StoreError
-from playhead.read.cache_filler.copying import Copier, DiskFullError
+from playhead.read.cache_filler.copying import Copier, DiskError
 from playhead.store import CachingFiles, CountingFiles, Files, JoiningFiles, LocalFiles, Ranges, Stamp
 from playhead.store.shard_cache import caching as caching_module
 from playhead.store.shard_cache.counters import (
@@ -406,44 +406,28 @@ def test_a_checked_copy_that_cannot_be_moved_is_still_there_and_counted(cache: C
     later.max_bytes = 1 << 30
     (cache.directory.units / str(cache.generation + 1)).write_text("")
     assert later.begin(unit, LocalFiles(), (), lambda _: True)
-    lost: list[Unit] = []
-    while (found := later.finish_some()) is not None:
-        lost += found
-    assert lost == [unit]
-    assert later.num_bytes == 2000
+    with pytest.raises(DiskError) as caught:
+        [*iter(later.finish_some, None)]
+    assert caught.value.units == [unit]
+    assert later.num_bytes == caught.value.num_bytes == 2000
     assert len(cache.units()) == 2
     later.close()
 
 
-class FailingThenLarge:
-    """The first file fails, the second is there."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def list(self, pattern: str) -> Sequence[str]:
-        return [pattern]
-
-    def stamp(self, path: str) -> Stamp:
-        return LocalFiles().stamp(path)
-
-    def read(self, path: str, stamp: Stamp | None, ranges: Ranges, into: object = None) -> Sequence[bytes]:  # noqa: ARG002 - `Files`
-        if path == self._path:
-            raise StoreError("out of reach")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_units_that_failed_before_the_disk_was_full_are_given_up_with_the_others(cache: Cache, path: str) -> None:
-    other = f"{path}-2"
-    Path(other).write_bytes(DATA)
-    units = [Unit(name, LocalFiles().stamp(name), 0, 1000) for name in (path, other)]
-    for unit in units:
-        assert cache.copier.begin(unit, FailingThenLarge(path), (), lambda _: True)
+def test_units_that_failed_before_the_disk_did_are_given_up_with_the_others(cache: Cache, path: str) -> None:
+    """One file is gone, and a file is in place of the directory of the other."""
+    gone = Unit(f"{path}-2", Stamp(1000, 1), 0, 1000)
+    unit = Unit(path, LocalFiles().stamp(path), 0, 1000)
+    place = cache.directory.place(cache.generation, unit.key, "")
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("")
+    for each in (gone, unit):
+        assert cache.copier.begin(each, LocalFiles(), (), lambda _: True)
     cache.copier.request()
     time.sleep(0.1)  # both have ended
-    with pytest.raises(DiskFullError) as caught:
+    with pytest.raises(DiskError) as caught:
         [*iter(cache.copier.finish_some, None)]
-    assert caught.value.units == units
+    assert caught.value.units == [gone, unit]
     assert caught.value.num_bytes == 0
 
 
