@@ -37,7 +37,7 @@ from loopback import Loopback
 from playhead import Loader, Recipe, RecipeError
 from playhead.feed import cache_member
 from playhead.feed.cache_member import CacheWarning
-from playhead.inspect.cache import cache_stat
+from playhead.inspect.cache import cache_stat, clear_cache
 from playhead.store.shard_cache.directory import TRAILER_BYTES
 from playhead.torch import DataLoader
 
@@ -261,6 +261,17 @@ def test_a_second_run_copies_nothing_that_is_there(
     assert server.sent_bytes <= 0.1 * size_of(data)  # by range, before the copies were checked
 
 
+def test_a_smaller_limit_than_that_of_the_run_before_is_kept(
+    server: Loopback, data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]
+) -> None:
+    place = str(tmp_path / "together")
+    delivered(cached(server, tmp_path / "a", data, dir=place, share=2))
+    assert cache_stat(place).num_units == 12
+    assert delivered(cached(server, tmp_path / "b", data, dir=place, share=0.4)) == expected
+    held = cache_stat(place)
+    assert held.num_bytes + held.unchecked_bytes <= 0.41 * size_of(data)
+
+
 def test_a_copy_that_was_damaged_between_two_runs_is_found_and_copied_again(
     server: Loopback, data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]
 ) -> None:
@@ -302,6 +313,34 @@ def test_a_directory_that_holds_something_else_is_refused_and_left_alone(data: P
         delivered(recipe)
     assert [path.name for path in place.iterdir()] == ["thesis.txt"]
     assert stat.S_IMODE(place.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("name", [f"units/1/{'0a' * 16}/0-a", "jobs/a.json", "units/x.part", "queue"])
+def test_a_directory_of_somebody_else_that_has_folders_of_our_names_is_refused(
+    data: Path, tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / "copies" / name
+    place.parent.mkdir(parents=True)
+    place.write_text("the only copy")
+    with pytest.raises(RecipeError, match="holds something that is not a cache"):
+        delivered(recipe_of(data, tmp_path, data, {}))
+    assert [path for path in (tmp_path / "copies").rglob("*") if path.is_file()] == [place]
+
+
+def test_what_somebody_puts_into_a_cache_is_neither_read_nor_removed(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]
+) -> None:
+    recipe = recipe_of(data, tmp_path, data, {"max_bytes": size_of(data) // 2}, **by_shards())
+    assert delivered(recipe) == expected
+    root = Path(recipe.shard_cache.dir)
+    names = ["units/keep/me/1-2", "units/7/me/1-2.part", "ranks/a/b", "ranks/notes", "jobs/notes", "counters/notes"]
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("the only copy")
+    assert delivered(recipe) == expected
+    assert counts_of(recipe)["hits"] > 0
+    clear_cache(root)
+    assert [name for name in names if (root / name).read_text() != "the only copy"] == []
 
 
 def test_a_directory_that_a_killed_process_began_to_make_is_made(

@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import warnings
 from collections import deque
@@ -29,6 +30,8 @@ from playhead import Loader, Recipe, StoreError
 from playhead.deal import Identity
 from playhead.feed.cache_member import CacheWarning, join_cache
 from playhead.inspect.cache import cache_stat
+from playhead.read.cache_filler import filling
+from playhead.store.shard_cache.directory import FILLER_LOCK, locked, open_directory
 from slow_proxy import Network, SlowProxy, slow_proxy
 
 PATIENCE_SECONDS = 240
@@ -147,6 +150,35 @@ def test_a_full_disk_is_said_once_and_the_rest_is_read_from_the_storage(
             check(recipe, loader, found, expected)
         assert [warning.category for warning in said] == [CacheWarning]
         assert "o space left" in str(said[0].message)
+
+
+def test_a_disk_that_is_full_for_a_while_is_used_again(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filler is a thread of this process, which holds its lock: the loader starts none."""
+    monkeypatch.setattr(filling, "_RETRY_SECONDS", 0.5)
+    said: list[str] = []
+    stopped = threading.Event()
+    with small_disk(tmp_path / "disk", 2 * size_of(data)) as disk:
+        recipe = recipe_of(data, tmp_path / "a", data, {"dir": str(disk / "copies")}, **by_shards())
+        directory = open_directory(recipe.shard_cache.dir)
+        with locked(directory.root / FILLER_LOCK), Loader(recipe) as loader:
+            batches = iter(loader)
+            found = [seen(next(batches))]
+            (disk / "full").write_bytes(bytes(2 * size_of(data) - 300_000))
+            filler = threading.Thread(target=filling.Filler(directory, said.append).run, args=(stopped.is_set,))
+            filler.start()
+            try:
+                wait_until(lambda: said)
+                (disk / "full").unlink()
+                wait_until(lambda: cache_stat(directory.root).num_units == 12)
+                found += [seen(batch) for batch in batches]
+            finally:
+                stopped.set()
+                filler.join()
+            assert found == expected[0]
+    assert len(said) == 1
+    assert "no space left" in said[0]
 
 
 def test_a_limit_on_file_sizes_is_a_full_disk(data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]) -> None:
@@ -352,3 +384,22 @@ def test_a_directory_removed_in_mid_run_is_said_and_the_rest_is_read_from_the_st
         assert found == expected[0]
     assert [warning.category for warning in said] == [CacheWarning]
     assert "not filled any more" in str(said[0].message)
+
+
+def test_a_directory_made_in_place_of_a_cache_that_was_moved_away_stays_empty(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]
+) -> None:
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    place = Path(recipe.shard_cache.dir)
+    found = []
+    with warnings.catch_warnings(record=True) as said, Loader(recipe, workers=2, worker_kind="thread") as loader:
+        warnings.simplefilter("always")
+        for batch in loader:
+            found.append(seen(batch))
+            if len(found) == 20:
+                place.rename(tmp_path / "gone")
+                place.mkdir()
+                wait_until(lambda: said or loader._cache._messages)
+        assert found == expected[0]
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert [*place.iterdir()] == []

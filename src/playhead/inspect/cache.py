@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from playhead.store.shard_cache.directory import (
     is_intact,
     is_locked,
     locked,
+    naming_the_directory,
 )
-from playhead.store.shard_cache.ranks import live_ranks
+from playhead.store.shard_cache.ranks import LiveRank, live_ranks
 
 
 class CacheStat(Struct, frozen=True):
@@ -59,6 +59,7 @@ def cache_at(root: str | Path) -> CacheDirectory:
     if found.marker() is None:
         raise DataError(
             f"{root}: is not the directory of a shard cache",
+            found="a directory of something else" if found.root.is_dir() else "no directory",
             expected="the `dir` of a recipe's `shard_cache`, after a loader has used it",
         )
     return found
@@ -68,16 +69,12 @@ def cache_stat(root: str | Path) -> CacheStat:
     directory = cache_at(root)
     marker = directory.marker()
     generation = 0 if marker is None else marker.generation
+    with naming_the_directory(root):
+        counts, ranks = sum_counters(directory), live_ranks(directory)
     stored = [*directory.stored()]
     current = [unit for unit in stored if unit.span is not None and unit.generation == generation]
     earlier = [unit for unit in stored if unit.span is not None and unit.generation != generation]
     parts = [unit for unit in stored if unit.span is None]
-    runs = is_locked(directory.root / FILLER_LOCK)
-    counts = sum_counters(directory)
-    ranks = [
-        {"rank": live.about.rank, "world_size": live.about.world_size, "step": live.step, "process": live.about.process}
-        for live in live_ranks(directory)
-    ]
     return CacheStat(
         directory=str(root),
         num_units=len(current),
@@ -87,10 +84,15 @@ def cache_stat(root: str | Path) -> CacheStat:
         num_parts=len(parts),
         part_bytes=_size(parts),
         num_files=len({unit.key for unit in stored}),
-        filler_runs=runs,
-        ranks=ranks,
+        filler_runs=is_locked(directory.root / FILLER_LOCK),
+        ranks=[_about(rank) for rank in ranks],
         counts=counts._asdict(),
     )
+
+
+def _about(rank: LiveRank) -> dict[str, Any]:
+    about = rank.about
+    return {"rank": about.rank, "world_size": about.world_size, "step": rank.step, "process": about.process}
 
 
 def verify_cache(root: str | Path, progress: Callable[[int, int], None] | None = None) -> CacheCheck:
@@ -105,7 +107,8 @@ def verify_cache(root: str | Path, progress: Callable[[int, int], None] | None =
         if unit.path.exists() and not is_intact(unit.path, size) and unit.path.exists():  # it may be evicted meanwhile
             origin = directory.origin(unit.generation, unit.key)
             damaged.append(f"{unit.path.name} of {'an unknown file' if origin is None else origin.path}")
-            unit.path.unlink(missing_ok=True)
+            with naming_the_directory(root):
+                unit.path.unlink(missing_ok=True)
         done += unit.num_bytes
         if progress is not None:
             progress(done, total)
@@ -118,7 +121,7 @@ def clear_cache(root: str | Path) -> tuple[int, int]:
     A cache in use is refused. Law: nothing but what a cache wrote is removed.
     """
     directory = cache_at(root)
-    with locked(directory.root / REGISTER_LOCK):
+    with naming_the_directory(root), locked(directory.root / REGISTER_LOCK):
         ranks = live_ranks(directory)
         if ranks or is_locked(directory.root / FILLER_LOCK):  # none can come meanwhile
             who = ", ".join(f"rank {live.about.rank} (process {live.about.process})" for live in ranks)
@@ -129,15 +132,12 @@ def clear_cache(root: str | Path) -> tuple[int, int]:
             )
         stored = [*directory.stored()]
         for unit in stored:
-            with suppress(OSError):
-                unit.path.unlink()
+            unit.path.unlink(missing_ok=True)
         directory.remove_empty()
         for folder in ("ranks", "jobs", "counters"):
-            for path in (directory.root / folder).iterdir():
+            for path in directory.files(folder):
                 if not is_locked(path):
                     path.unlink(missing_ok=True)
-        for name in ("status", "direct", "queue"):
-            (directory.root / name).unlink(missing_ok=True)
     return len(stored), _size(stored)
 
 

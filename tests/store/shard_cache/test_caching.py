@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from playhead.errors import StoreError
-from playhead.read.cache_filler.copying import Copier, DiskFullError
+from playhead.read.cache_filler.copying import Copier, DiskError
 from playhead.store import CachingFiles, CountingFiles, Files, JoiningFiles, LocalFiles, Ranges, Stamp
 from playhead.store.shard_cache import caching as caching_module
 from playhead.store.shard_cache.counters import (
@@ -29,7 +29,7 @@ from playhead.store.shard_cache.counters import (
     sum_counters,
     write_status,
 )
-from playhead.store.shard_cache.directory import CacheDirectory, Unit, is_locked, locked, open_directory
+from playhead.store.shard_cache.directory import FILLER_LOCK, CacheDirectory, Unit, is_locked, locked, open_directory
 from playhead.store.shard_cache.queue import is_within, queued_spans, write_queue
 from playhead.store.shard_cache.ranks import RankFile, RankRecord, any_lives, live_ranks
 from playhead.testing import check_files
@@ -150,6 +150,20 @@ def test_a_range_past_the_end_of_a_file_is_refused_without_waiting_for_a_copy(
         ask(files, path, (0, 10))
     with pytest.raises(StoreError, match="shorter than expected"):
         ask(files, path, (SIZE - 10, SIZE + 1))
+
+
+def test_waiting_for_a_copy_that_is_on_its_way_counts_as_time_blocked(
+    cache: Cache, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_status(cache.directory, FillerStatus(cache.generation, num_events=1))  # nothing may be read past the cache
+    write_queue(cache.directory, [Unit(path, LocalFiles().stamp(path), 0, SIZE)])
+    monkeypatch.setattr(caching_module.time, "sleep", lambda _: cache.copy(path, (0, SIZE)))
+    files, _ = caching(cache)
+    with locked(cache.directory.root / FILLER_LOCK):
+        files.read(path, LocalFiles().stamp(path), Ranges([5], [50]))
+    counts = sum_counters(cache.directory)
+    assert (counts.hits, counts.misses) == (1, 0)
+    assert counts.blocked_ns > 0
 
 
 def test_units_of_different_kinds_in_one_directory_do_not_hide_each_other(cache: Cache, path: str) -> None:
@@ -276,7 +290,7 @@ def test_every_byte_is_written_though_a_call_takes_fewer() -> None:
 
 
 def test_the_queue_says_which_bytes_are_on_their_way(tmp_path: Path) -> None:
-    directory = CacheDirectory(tmp_path)
+    directory = open_directory(str(tmp_path))
     stamp = Stamp(100, 1)
     assert queued_spans(directory, "00ff") == []
     units = [Unit("a", stamp, 0, 50), Unit("b", stamp, 0, 10), Unit("a", stamp, 50, 90)]
@@ -392,44 +406,28 @@ def test_a_checked_copy_that_cannot_be_moved_is_still_there_and_counted(cache: C
     later.max_bytes = 1 << 30
     (cache.directory.units / str(cache.generation + 1)).write_text("")
     assert later.begin(unit, LocalFiles(), (), lambda _: True)
-    lost: list[Unit] = []
-    while (found := later.finish_some()) is not None:
-        lost += found
-    assert lost == [unit]
-    assert later.num_bytes == 2000
+    with pytest.raises(DiskError) as caught:
+        [*iter(later.finish_some, None)]
+    assert caught.value.units == [unit]
+    assert later.num_bytes == caught.value.num_bytes == 2000
     assert len(cache.units()) == 2
     later.close()
 
 
-class FailingThenLarge:
-    """The first file fails, the second is there."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def list(self, pattern: str) -> Sequence[str]:
-        return [pattern]
-
-    def stamp(self, path: str) -> Stamp:
-        return LocalFiles().stamp(path)
-
-    def read(self, path: str, stamp: Stamp | None, ranges: Ranges, into: object = None) -> Sequence[bytes]:  # noqa: ARG002 - `Files`
-        if path == self._path:
-            raise StoreError("out of reach")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_units_that_failed_before_the_disk_was_full_are_given_up_with_the_others(cache: Cache, path: str) -> None:
-    other = f"{path}-2"
-    Path(other).write_bytes(DATA)
-    units = [Unit(name, LocalFiles().stamp(name), 0, 1000) for name in (path, other)]
-    for unit in units:
-        assert cache.copier.begin(unit, FailingThenLarge(path), (), lambda _: True)
+def test_units_that_failed_before_the_disk_did_are_given_up_with_the_others(cache: Cache, path: str) -> None:
+    """One file is gone, and a file is in place of the directory of the other."""
+    gone = Unit(f"{path}-2", Stamp(1000, 1), 0, 1000)
+    unit = Unit(path, LocalFiles().stamp(path), 0, 1000)
+    place = cache.directory.place(cache.generation, unit.key, "")
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("")
+    for each in (gone, unit):
+        assert cache.copier.begin(each, LocalFiles(), (), lambda _: True)
     cache.copier.request()
     wait([request.future for request in cache.copier._in_flight])
-    with pytest.raises(DiskFullError) as caught:
+    with pytest.raises(DiskError) as caught:
         [*iter(cache.copier.finish_some, None)]
-    assert caught.value.units == units
+    assert caught.value.units == [gone, unit]
     assert caught.value.num_bytes == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -170,7 +171,10 @@ def shards_of(streams: Streams) -> Callable[[Work], str]:
 def _copied_bytes(job: BenchJob) -> int:
     """What the filler of the shard cache has copied so far."""
     cache = job.recipe.shard_cache
-    return 0 if cache is None else sum_counters(CacheDirectory(Path(cache.dir))).copied_bytes
+    if cache is not None:
+        with suppress(OSError):  # a full disk has none
+            return sum_counters(CacheDirectory(Path(cache.dir))).copied_bytes
+    return 0
 
 
 def rates(figures: RunFigures) -> dict[str, float]:

@@ -22,7 +22,6 @@ from playhead.store import Buffer, Files, Ranges
 from playhead.store.files import Stamp
 from playhead.store.shard_cache.counters import ProcessCounters
 from playhead.store.shard_cache.directory import (
-    NO_SPACE,
     ORIGIN,
     PART,
     CacheDirectory,
@@ -42,8 +41,8 @@ _SMALL_BYTES = 1 << 20  # units up to this size are requested together with othe
 _WAIT_SECONDS = 0.02
 
 
-class DiskFullError(Exception):
-    """There is no space for some units; `num_bytes` is what the cache holds without them."""
+class DiskError(Exception):
+    """Some units cannot be written, for an OSError; `num_bytes` is what the cache holds without them."""
 
     def __init__(self, units: list[Unit], num_bytes: int) -> None:
         super().__init__(units, num_bytes)
@@ -136,7 +135,8 @@ class Copier:
         if old is None:
             for victim in victims:
                 self._evict(victim)
-            if self.num_bytes + unit.size > self.max_bytes and not self._make_room(unit.size, is_held):
+            self.trim(self.max_bytes - unit.size, is_held)
+            if self.num_bytes + unit.size > self.max_bytes:
                 return False
             self.num_bytes += unit.size
         copy = _Copy(unit, files, self._directory.place(self._generation, unit.key, unit.name), old)
@@ -144,12 +144,14 @@ class Copier:
         self._waiting.append(copy)
         return True
 
-    def _make_room(self, size: int, is_held: Callable[[Unit], bool]) -> bool:
-        for unit in [unit for found in (self._unchecked, self._present) for unit in found if not is_held(unit)]:
-            self._evict(unit)
-            if self.num_bytes + size <= self.max_bytes:
-                return True
-        return False
+    def trim(self, most: int, is_held: Callable[[Unit], bool]) -> None:
+        """Evict units that nobody holds, until there are at most so many bytes."""
+        if self.num_bytes > most:
+            for unit in [*self._unchecked, *self._present]:
+                if self.num_bytes <= most:
+                    return
+                if not is_held(unit):
+                    self._evict(unit)
 
     def _evict(self, unit: Unit) -> None:
         if unit in self._copies:
@@ -208,7 +210,7 @@ class Copier:
             self._bytes_in_flight -= arrived.num_bytes
             try:
                 lost += self._take(arrived)
-            except DiskFullError as error:
+            except DiskError as error:
                 error.units[:0] = lost
                 raise
             self.request()
@@ -219,15 +221,15 @@ class Copier:
         copies = [copy for copy in arrived.copies if self._copies.get(copy.unit) is copy]  # the others failed before
         try:
             found = dict(zip((copy.unit for copy in arrived.copies), arrived.future.result(), strict=True))
-            for copy in copies:
-                self._arrived(copy, found[copy.unit])
         except (PlayheadError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in NO_SPACE:
-                unfinished = self._drop(copies)
-                raise DiskFullError(unfinished, self.num_bytes) from error
             self._counters.add(failures=1)
             self.problem = self.problem or error
             return self._drop(copies)
+        try:
+            for copy in copies:
+                self._arrived(copy, found[copy.unit])
+        except OSError as error:
+            raise DiskError(self._drop(copies), self.num_bytes) from error
         return []
 
     def _drop(self, copies: list[_Copy]) -> list[Unit]:
@@ -278,7 +280,8 @@ class Copier:
         return _part(copy.path).open("wb", buffering=0)
 
     def _new_folder(self, copy: _Copy) -> None:
-        copy.path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (copy.path.parent.parent, copy.path.parent):  # not their parents: the cache may have been removed
+            folder.mkdir(exist_ok=True)
         origin = copy.path.with_name(ORIGIN)
         if not origin.exists():
             stamp = copy.unit.stamp

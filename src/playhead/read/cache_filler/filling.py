@@ -6,6 +6,7 @@ of the space; a unit is on the disk as long as a stream holds it.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,13 +14,13 @@ from math import inf
 from operator import attrgetter
 
 from playhead.errors import PlayheadError
-from playhead.read.cache_filler.copying import Copier, DiskFullError
+from playhead.read.cache_filler.copying import Copier, DiskError
 from playhead.read.cache_filler.fetch_order import Fetch, FetchOrder
 from playhead.read.cache_filler.streams import CachedStream, StreamKey
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
 from playhead.store.shard_cache.counters import FillerStatus, ProcessCounters, write_status
-from playhead.store.shard_cache.directory import CacheDirectory, Unit
+from playhead.store.shard_cache.directory import NO_SPACE, CacheDirectory, Unit
 from playhead.store.shard_cache.queue import write_queue
 from playhead.store.shard_cache.ranks import LiveRank, job_recipe, live_ranks
 
@@ -31,6 +32,7 @@ _AHEAD = 3  # times the space is read in what is planned ahead, where all files 
 _MOST_DECIDED = 256  # fetches of a stream that wait to be carried out
 _LEAD_SHARE = 0.5  # of the space: with room for two groups of shards, one of them is copied while the other is read
 _FULL_SHARE = 0.95  # of what was on a disk when it was full
+_RETRY_SECONDS = 60.0  # until what could not be copied is planned again
 _STEPS_APART = 2  # ranks that train together are nearer
 _LEFT_SECONDS = 2.0
 
@@ -128,6 +130,7 @@ class Filler:
         self._counters = ProcessCounters(directory)
         self._copier = Copier(directory, self._generation, self._counters)
         self._limit: int | None = None  # less than was asked for, where the disk is full
+        self._retry_at = inf
         self._total_bytes = 0
         self._num_begun = 0
         self._refreshed_at = -inf
@@ -165,13 +168,14 @@ class Filler:
                 by_stream.setdefault(StreamKey.of(rank), []).append(rank)
         known = {key: member.names for key, member in self._members.items()}
         found = {key: {rank.name for rank in ranks} for key, ranks in by_stream.items() if key not in self._unusable}
-        if found != known:
+        if found != known or now >= self._retry_at:
+            self._retry_at, self._limit = inf, None
             self._begin({key: by_stream[key] for key in found})
         for key, member in self._members.items():
             member.advance(by_stream[key])
 
     def _begin(self, by_stream: dict[StreamKey, list[LiveRank]]) -> None:
-        """Other ranks than before: every stream is planned anew from where it stands."""
+        """Plan every stream anew, from where it stands."""
         streams: dict[StreamKey, CachedStream] = {}
         for key in by_stream:
             try:
@@ -181,10 +185,10 @@ class Filler:
         self._members = {}
         present = self._copier.present()
         for key, stream in streams.items():
-            share = self._share(streams)
+            share = min(each.options.max_bytes for each in streams.values()) // len(streams)
             order = FetchOrder(share, *present, lead_bytes=int(_LEAD_SHARE * share))
-            order.resize(order.max_bytes)
             self._members[key] = _Member(stream, by_stream[key], order)
+        self._resize()
         self._total_bytes = sum(max(rank.about.total_bytes for rank in by_stream[key]) for key in streams)
 
     def _leave_out(self, key: StreamKey, error: Exception) -> None:
@@ -199,11 +203,16 @@ class Filler:
         recipe = Recipe.parse(job_recipe(self._directory, key.job), "/")
         return CachedStream(recipe, key, stored_files(recipe))
 
-    def _share(self, streams: dict[StreamKey, CachedStream]) -> int:
-        smallest = min(stream.options.max_bytes for stream in streams.values())
-        limit = smallest if self._limit is None else min(smallest, self._limit)
+    def _resize(self) -> None:
+        """Divide the space among the streams."""
+        limit = self._max_bytes() if self._limit is None else min(self._max_bytes(), self._limit)
         self._copier.max_bytes = limit
-        return limit // len(streams)
+        for member in self._members.values():
+            member.order.resize(limit // len(self._members))
+
+    def _max_bytes(self) -> int:
+        """The most bytes that all jobs here allow; where there is none, nothing need be evicted."""
+        return min((member.stream.options.max_bytes for member in self._members.values()), default=sys.maxsize)
 
     def _plan(self) -> bool:
         worked = False
@@ -231,6 +240,8 @@ class Filler:
     def _copy(self) -> bool:
         """Begin the fetches that can be, and finish what has arrived; returns whether anything was done."""
         worked = False
+        if self._is_planned():  # else it is not known what is needed last
+            self._copier.trim(self._max_bytes(), self._is_held)
         while not self._copier.is_busy and (found := self._next_fetch()) is not None:
             member, fetch = found
             if self._is_past(member, fetch):
@@ -246,11 +257,13 @@ class Filler:
                 member.order.lose(fetch.unit)
         try:
             lost = self._copier.finish_some()
-        except DiskFullError as error:
+        except DiskError as error:
             lost = error.units
             self._shrink(error)
         if self._copier.problem is not None:
             self._say_once("failed", f"some files cannot be copied into the shard cache: {self._copier.problem}")
+        if lost:
+            self._retry_at = min(self._retry_at, time.monotonic() + _RETRY_SECONDS)
         for unit in lost or ():
             for member in self._members.values():
                 member.order.lose(unit)
@@ -268,17 +281,19 @@ class Filler:
     def _is_held(self, unit: Unit) -> bool:
         return any(member.holds(unit) for member in self._members.values())
 
-    def _shrink(self, error: DiskFullError) -> None:
-        """Use less of a disk that is full."""
+    def _shrink(self, error: DiskError) -> None:
+        """Use less of a disk that is full, or cannot be written, and try again later."""
         self._limit = int(error.num_bytes * _FULL_SHARE)
-        self._copier.max_bytes = self._limit
-        self._say_once(
-            "full",
-            f"{self._directory.root}: no space left on the disk of the shard cache, which holds {error.num_bytes:,} "
-            "bytes; what does not fit is read from its storage",
-        )
-        for member in self._members.values():
-            member.order.resize(self._limit // len(self._members))
+        self._resize()
+        problem = error.__cause__
+        assert isinstance(problem, OSError)
+        found = "no space left on" if problem.errno in NO_SPACE else f"{problem.strerror or problem}:"
+        if self._is_current():  # else it was removed
+            self._say_once(
+                "full",
+                f"{self._directory.root}: {found} the disk of the shard cache, which holds {error.num_bytes:,} bytes; "
+                "what does not fit is read from its storage",
+            )
 
     def _say_once(self, about: str, message: str) -> None:
         if about not in self._said:
@@ -311,9 +326,12 @@ class Filler:
                 if can_begin or (is_one_kind and all(each.comes_in_time(fetch.unit) for each in members)):
                     yield fetch.unit
 
+    def _is_planned(self) -> bool:
+        return all(member.is_planned for member in self._members.values())
+
     def _num_events(self) -> int:
         """A number that grows with everything that is done; 0 while readers cannot know what will come."""
-        if not all(member.is_planned for member in self._members.values()):
+        if not self._is_planned():
             return 0
         counts = self._counters.counts
         return 1 + self._num_begun + counts.copied_bytes + counts.kept_units + counts.damaged_units + counts.failures

@@ -67,7 +67,8 @@ class CachingFiles:
         began = time.monotonic_ns()
         file = units.file(path, stamp)
         covers: Sequence[Cover] = units.covers(file, ranges)
-        if None in covers and not self._may_pass(units, _missing(ranges, covers)):
+        blocked = None in covers
+        if blocked and not self._may_pass(units, _missing(ranges, covers)):
             covers = self._awaited(units, file, ranges)
         found: dict[int, Buffer] = {**read_covers(covers)}
         missing = [i for i in range(len(covers)) if i not in found]
@@ -78,7 +79,7 @@ class CachingFiles:
             wanted = Ranges([ranges.firsts[i] for i in missing], [ranges.ends[i] for i in missing])
             direct = self.files.read(path, stamp, wanted, None if into is None else [into[i] for i in missing])
             found |= zip(missing, direct, strict=True)
-        self._count(ranges, missing, time.monotonic_ns() - began)
+        self._count(ranges, missing, time.monotonic_ns() - began if blocked or missing else 0)
         return [found[i] for i in range(len(covers))] if into is None else into
 
     def _count(self, ranges: Ranges, missing: Sequence[int], blocked_ns: int) -> None:
@@ -95,7 +96,7 @@ class CachingFiles:
                 misses=len(missing),
                 hit_bytes=hit_bytes,
                 direct_bytes=direct,
-                blocked_ns=blocked_ns if missing else 0,
+                blocked_ns=blocked_ns,
             )
 
     def _current_units(self) -> CachedUnits | None:
@@ -128,7 +129,7 @@ class CachingFiles:
             covers = units.covers(file, ranges)
             if None not in covers:
                 return covers
-            progresses = self._filler.makes_progress()
+            progresses = self._current_units() is units and self._filler.makes_progress()
             if not progresses or (self._filler.runs and not self._all_queued(file, ranges, covers)):
                 covers = units.covers(file, ranges, anew=True)  # it may have come and left the queue meanwhile
                 spend_direct(self._directory, _missing(ranges, covers), None)

@@ -13,7 +13,16 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from playhead.store.shard_cache.directory import REGISTER_LOCK, CacheDirectory, is_locked, locked, try_lock
+from playhead.store.shard_cache.directory import (
+    DIRECT,
+    REGISTER_LOCK,
+    STATUS,
+    CacheDirectory,
+    is_locked,
+    locked,
+    try_lock,
+    write_in_place,
+)
 
 _TOTAL = "total"
 _NUMBER = struct.Struct("<Q")
@@ -57,7 +66,7 @@ class ProcessCounters:
         with suppress(OSError):
             path = directory.root / "counters" / f"{os.getpid()}-{secrets.token_hex(4)}"
             with locked(directory.root / REGISTER_LOCK):  # else it could be taken for one whose process ended
-                self._descriptor = try_lock(path)
+                self._descriptor = try_lock(path, make=True)
             self._write()
 
     def add(self, **more: int) -> None:
@@ -83,33 +92,26 @@ class ProcessCounters:
 def fold_counters(directory: CacheDirectory) -> None:
     """Add the counters of processes that ended to the total, and remove their files. Call it with `register.lock`."""
     total = directory.root / "counters" / _TOTAL
-    ended = [path for path in _files(directory) if path != total and not is_locked(path)]
+    ended = [path for path in directory.files("counters") if path != total and not is_locked(path)]
     if not ended:
         return
     counts = _read(total)
     for path in ended:
         counts = counts.plus(_read(path))
     with suppress(OSError):
-        descriptor = os.open(total, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(descriptor, _LAYOUT.pack(*counts), 0)
-        finally:
-            os.close(descriptor)
+        total.touch(0o600)
+        write_in_place(total, _LAYOUT.pack(*counts))
         for path in ended:
             path.unlink(missing_ok=True)
 
 
 def sum_counters(directory: CacheDirectory) -> CacheCounts:
-    """The counters of all processes, living or not."""
+    """The counters of all processes, living or not. Raises OSError."""
     counts = CacheCounts()
-    with suppress(OSError), locked(directory.root / REGISTER_LOCK):
-        for path in _files(directory):
+    with locked(directory.root / REGISTER_LOCK):
+        for path in directory.files("counters"):
             counts = counts.plus(_read(path))
     return counts
-
-
-def _files(directory: CacheDirectory) -> list[Path]:
-    return sorted((directory.root / "counters").iterdir())
 
 
 def _read(path: Path) -> CacheCounts:
@@ -134,16 +136,12 @@ _STATUS = struct.Struct(f"<{len(FillerStatus._fields)}Q")
 
 def write_status(directory: CacheDirectory, status: FillerStatus) -> None:
     with suppress(OSError):
-        descriptor = os.open(directory.root / "status", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(descriptor, _STATUS.pack(*status), 0)
-        finally:
-            os.close(descriptor)
+        write_in_place(directory.root / STATUS, _STATUS.pack(*status))
 
 
 def read_status(directory: CacheDirectory) -> FillerStatus:
     try:
-        data = (directory.root / "status").read_bytes()
+        data = (directory.root / STATUS).read_bytes()
     except OSError:
         return FillerStatus()
     return FillerStatus(*_STATUS.unpack(data)) if len(data) == _STATUS.size else FillerStatus()
@@ -155,7 +153,7 @@ def spend_direct(directory: CacheDirectory, num_bytes: int, most: int | None) ->
     Returns whether they were counted.
     """
     try:
-        with locked(directory.root / "direct") as descriptor:
+        with locked(directory.root / DIRECT) as descriptor:
             data = os.pread(descriptor, _NUMBER.size, 0)
             spent = _NUMBER.unpack(data)[0] if len(data) == _NUMBER.size else 0
             if most is not None and spent + num_bytes > most:
@@ -167,5 +165,5 @@ def spend_direct(directory: CacheDirectory, num_bytes: int, most: int | None) ->
 
 
 def reset_direct(directory: CacheDirectory) -> None:
-    with suppress(OSError), locked(directory.root / "direct") as descriptor:
+    with suppress(OSError), locked(directory.root / DIRECT) as descriptor:
         os.pwrite(descriptor, _NUMBER.pack(0), 0)

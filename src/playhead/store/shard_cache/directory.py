@@ -20,10 +20,12 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,11 +39,25 @@ from playhead.store.writing import sync_directory
 MARKER = "playhead-cache.json"
 PART = ".part"
 ORIGIN = "origin.json"
+REGISTER_LOCK = "register.lock"
+FILLER_LOCK = "filler.lock"
+STATUS = "status"
+DIRECT = "direct"
+QUEUE = "queue"
+_FOLDERS = ("units", "jobs", "ranks", "counters")
+_FILES = (REGISTER_LOCK, FILLER_LOCK, STATUS, DIRECT, QUEUE)
 _VERSION = 1
 _MAGIC = b"playhd1\n"
 TRAILER_BYTES = hashlib.sha256().digest_size + len(_MAGIC)
 _PIECE_BYTES = 1 << 22
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OUR_NAMES = {
+    "jobs": re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.[0-9]+\.part"),
+    "ranks": re.compile(r"[0-9]+-[0-9]+-[0-9a-f]{8}"),
+    "counters": re.compile(r"[0-9]+-[0-9a-f]{8}|total"),
+}
+_GENERATION = re.compile(r"[0-9]+")
+_KEY = re.compile(r"[0-9a-f]{32}")
 
 
 class Unit(NamedTuple):
@@ -156,18 +172,27 @@ class CacheDirectory:
             return None
         return found if found.version == _VERSION else None
 
+    def files(self, folder: str) -> list[Path]:
+        """The jobs, ranks or counters, sorted; what else somebody has put there is not ours."""
+        return sorted(path for path in (self.root / folder).iterdir() if _OUR_NAMES[folder].fullmatch(path.name))
+
     def stored(self) -> Iterator[StoredUnit]:
-        """The units and parts in the directory."""
+        """The units and parts in the directory, and what was left of an `origin.json` that was being written."""
+        for generation, folder in self._folders():
+            for file in _entries(folder):
+                span = span_of(file.name)
+                if span is None and not file.name.endswith(PART):
+                    continue
+                with suppress(OSError):
+                    yield StoredUnit(Path(file.path), generation, folder.name, span, file.stat().st_size)
+
+    def _folders(self) -> Iterator[tuple[int, Path]]:
+        """The folders of units, with their generations."""
         for generation in _entries(self.units):
-            for key in _entries(generation):
-                for file in _entries(Path(key)):
-                    name = Path(file).name
-                    span = span_of(name)
-                    if span is None and not name.endswith(PART):
-                        continue
-                    with suppress(OSError):
-                        size = os.stat(file).st_size  # noqa: PTH116 - the units may be many
-                        yield StoredUnit(Path(file), int(Path(generation).name), Path(key).name, span, size)
+            if _GENERATION.fullmatch(generation.name):
+                for folder in _entries(generation.path):
+                    if _KEY.fullmatch(folder.name):
+                        yield int(generation.name), Path(folder.path)
 
     def origin(self, generation: int, key: str) -> Origin | None:
         try:
@@ -176,22 +201,23 @@ class CacheDirectory:
             return None
 
     def remove_empty(self) -> None:
-        """Remove directories in which no unit is left."""
+        """Remove folders in which no unit is left."""
+        for _, folder in self._folders():
+            files = [Path(file.path) for file in _entries(folder)]
+            if all(file.name == ORIGIN for file in files):
+                with suppress(OSError):
+                    for file in files:
+                        file.unlink()
+                    folder.rmdir()
         for generation in _entries(self.units):
-            for key in _entries(generation):
-                files = [Path(file) for file in _entries(Path(key))]
-                if all(file.name == ORIGIN for file in files):
-                    with suppress(OSError):
-                        for file in files:
-                            file.unlink()
-                        Path(key).rmdir()
-            with suppress(OSError):
-                Path(generation).rmdir()
+            if _GENERATION.fullmatch(generation.name):
+                with suppress(OSError):
+                    os.rmdir(generation.path)  # noqa: PTH106 - fails where something is in it
 
 
-def _entries(path: Path | str) -> list[str]:
+def _entries(path: Path | str) -> list[os.DirEntry[str]]:
     try:
-        return sorted(entry.path for entry in os.scandir(path))
+        return sorted(os.scandir(path), key=attrgetter("name"))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -207,30 +233,30 @@ def open_directory(path: str) -> CacheDirectory:
         about = found.root.stat()
         if about.st_uid != os.geteuid():
             raise _not_usable(path, "the directory of another user", "a directory of your own")
-        if found.marker() is None:
-            if any(not _is_ours(entry.name) for entry in found.root.iterdir()) and found.marker() is None:
-                raise _not_a_cache(path)
-            _lay_out(found)
+        if found.marker() is None and not all(map(_is_begun, _entries(path))) and found.marker() is None:
+            raise _not_a_cache(path)
+        _lay_out(found)
         if stat.S_IMODE(about.st_mode) & 0o077:
             found.root.chmod(0o700)
     return found
 
 
-_FOLDERS = ("units", "jobs", "ranks", "counters")
-REGISTER_LOCK = "register.lock"
-FILLER_LOCK = "filler.lock"
-
-
-def _is_ours(name: str) -> bool:
-    """Whether something in a directory that is no cache yet was left by a process that was making it one."""
-    return name in (*_FOLDERS, REGISTER_LOCK) or name.startswith(f".{MARKER}.")
+def _is_begun(entry: os.DirEntry[str]) -> bool:
+    """Whether a process that was making a directory a cache, and was killed, has left something in it: it is empty."""
+    if entry.name in _FOLDERS:
+        return entry.is_dir(follow_symlinks=False) and not _entries(entry.path)
+    if entry.name in _FILES:
+        return entry.is_file(follow_symlinks=False) and not entry.stat().st_size
+    return entry.name.startswith(f".{MARKER}.")
 
 
 def _lay_out(directory: CacheDirectory) -> None:
-    """Make an empty directory a cache; several processes may be about to."""
-    with locked(directory.root / REGISTER_LOCK):
+    """Make a directory a cache; several processes may be about to. Nothing is made anew in a cache that was removed."""
+    with locked(directory.root / REGISTER_LOCK, make=True):
         for name in _FOLDERS:
             (directory.root / name).mkdir(exist_ok=True)
+        for name in _FILES:
+            (directory.root / name).touch(0o600)
         remove_markers_begun(directory)
         if directory.marker() is None:
             write_whole(directory.root / MARKER, msgspec.json.encode(Marker()), durably=True)
@@ -288,9 +314,9 @@ def _not_a_cache(path: str) -> RecipeError:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[int]:
+def locked(path: Path, *, make: bool = False) -> Iterator[int]:
     """Hold the lock of a file, waiting for it: its descriptor. The system releases the lock of a killed process."""
-    descriptor = lock_file(path)
+    descriptor = lock_file(path, make=make)
     try:
         yield descriptor
     finally:
@@ -300,7 +326,7 @@ def locked(path: Path) -> Iterator[int]:
 def is_locked(path: Path) -> bool:
     """Whether a process that lives holds the lock of a file."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -312,9 +338,9 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def lock_file(path: Path) -> int:
+def lock_file(path: Path, *, make: bool = False) -> int:
     """A descriptor that holds the lock of a file, waiting for it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open(path, make=make)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except BaseException:
@@ -329,12 +355,25 @@ def release(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def try_lock(path: Path) -> int | None:
+def try_lock(path: Path, *, make: bool = False) -> int | None:
     """A descriptor that holds the lock of a file; None if another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open(path, make=make)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def write_in_place(path: Path, data: bytes) -> None:
+    """Write the first bytes of a file, which exists, in one call. Raises OSError."""
+    descriptor = _open(path)
+    try:
+        os.pwrite(descriptor, data, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path, *, make: bool = False) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)

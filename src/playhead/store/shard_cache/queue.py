@@ -6,7 +6,6 @@ written in place: a reader that meets it half written finds the checksum wrong, 
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from playhead.store.shard_cache.directory import CacheDirectory, Unit
+from playhead.store.shard_cache.directory import QUEUE, CacheDirectory, Unit, write_in_place
 
 _HEAD = struct.Struct("<QQ")
 _MOST = 1 << 14
@@ -25,11 +24,7 @@ def write_queue(directory: CacheDirectory, units: Iterable[Unit]) -> None:
     rows = sorted((_number(unit.key), unit.first, unit.end) for unit, _ in zip(units, range(_MOST), strict=False))
     body = np.array(rows, np.uint64).tobytes()
     with suppress(OSError):
-        descriptor = os.open(directory.root / "queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(descriptor, _HEAD.pack(len(rows), zlib.crc32(body)) + body, 0)
-        finally:
-            os.close(descriptor)
+        write_in_place(directory.root / QUEUE, _HEAD.pack(len(rows), zlib.crc32(body)) + body)
 
 
 def queued_spans(directory: CacheDirectory, key: str) -> list[tuple[int, int]] | None:
@@ -55,9 +50,10 @@ def _number(key: str) -> int:
 
 
 def _read(directory: CacheDirectory) -> npt.NDArray[np.uint64] | None:
-    try:
-        data = (directory.root / "queue").read_bytes()
-    except OSError:
+    data = b""
+    with suppress(OSError):
+        data = (directory.root / QUEUE).read_bytes()
+    if not data:
         return np.empty((0, 3), np.uint64)
     if len(data) < _HEAD.size:
         return None

@@ -30,6 +30,7 @@ from playhead.store.shard_cache.directory import (
     remove_markers_begun,
     write_whole,
 )
+from playhead.store.shard_cache.queue import write_queue
 
 _STEP = struct.Struct("<Q")
 _HEAD = struct.Struct("<QQ")
@@ -71,7 +72,7 @@ class RankFile:
                 _new_generation(directory, about.total_bytes)  # before the rank is seen: units are then unchecked
             if not job.exists():
                 write_whole(job, text)
-            self._descriptor: int | None = lock_file(self._path)
+            self._descriptor: int | None = lock_file(self._path, make=True)
             try:
                 self._write()
             except BaseException:
@@ -134,13 +135,13 @@ def _clean(directory: CacheDirectory) -> list[Path]:
     fold_counters(directory)
     remove_markers_begun(directory)
     living = []
-    for path in (directory.root / "ranks").iterdir():
+    for path in directory.files("ranks"):
         if is_locked(path):
             living.append(path)
         else:
             path.unlink(missing_ok=True)
     if not living:
-        for path in (directory.root / "jobs").iterdir():
+        for path in directory.files("jobs"):
             path.unlink(missing_ok=True)
     return living
 
@@ -151,22 +152,21 @@ def _new_generation(directory: CacheDirectory, total_bytes: int) -> None:
     write_whole(directory.root / MARKER, msgspec.json.encode(found), durably=True)
     (directory.units / str(found.generation)).mkdir(exist_ok=True)
     reset_direct(directory)
-    with suppress(OSError):
-        (directory.root / "queue").unlink(missing_ok=True)
+    write_queue(directory, [])
     write_status(directory, FillerStatus(found.generation, 0, total_bytes, 0))
 
 
 def any_lives(directory: CacheDirectory) -> bool:
     """Whether a rank uses the cache."""
     try:
-        return any(is_locked(path) for path in (directory.root / "ranks").iterdir())
+        return any(is_locked(path) for path in directory.files("ranks"))
     except OSError:
         return False
 
 
 def live_ranks(directory: CacheDirectory) -> list[LiveRank]:
     found = []
-    for path in sorted((directory.root / "ranks").iterdir()):
+    for path in directory.files("ranks"):
         with suppress(OSError, msgspec.DecodeError, struct.error):
             data = path.read_bytes()
             size, checksum = _HEAD.unpack_from(data, _STEP.size)
