@@ -33,6 +33,8 @@ class Ais:
     statuses: list[int] = field(default_factory=list)  # answered first by the node, one a request
     cuts: list[int] = field(default_factory=list)  # then bodies end after so many bytes
     without_ranges: bool = False
+    shift: int = 0  # of the bytes in answers to ranges
+    repeats_pages: bool = False
     asked: list[str] = field(default_factory=list)
     served: list[str] = field(default_factory=list)
 
@@ -122,7 +124,7 @@ class _Gateway(_Handler):
         value = asked["value"]
         assert asked["action"] == "list"
         assert isinstance(value, dict)
-        start, after = f"{bucket}/", value["continuation_token"]
+        start, after = f"{bucket}/", "" if self.ais.repeats_pages else value["continuation_token"]
         names = sorted(name[len(start) :] for name in self.ais.objects if name.startswith(start + value["prefix"]))
         left = [name for name in names if name > after]
         page, token = left[:_PAGE], left[_PAGE - 1] if len(left) > _PAGE else ""
@@ -162,4 +164,5 @@ class _Node(_Handler):
         if first >= len(data):
             self.answer(416, b"")
             return
+        first, end = first + self.ais.shift, end + self.ais.shift
         self.answer(206, data[first:end], {"Content-Range": f"bytes {first}-{end - 1}/{len(data)}"})

@@ -31,6 +31,7 @@ class Loopback:
     statuses: list[int] = field(default_factory=list)  # answered first, one a request
     cuts: list[int] = field(default_factory=list)  # then bodies end after so many bytes, one a request
     without_ranges: bool = False
+    without_marks: bool = False  # neither a tag nor a time
     shortened: int = 0  # bytes that are missing in answers to ranges
     silent_seconds: float = 0.0  # before every answer
     refuses_conditions: bool = False  # whatever the tag is
@@ -136,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
         if condition is not None and (self.served.refuses_conditions or condition != about["ETag"]):
             self._answer(412, b"")
             return
+        if self.served.without_marks:
+            about = {}
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if wanted is None or self.served.without_ranges:
             self._answer(200, data, about)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
+import random
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +115,24 @@ def test_a_shard_in_a_store_is_read_once_to_index_it(tmp_path: Path, server: Loo
     server.sent_bytes = 0
     prepare(recipe)
     assert server.sent_bytes == 0
+
+
+def test_lines_in_a_store_are_scanned_in_few_large_requests(tmp_path: Path, server: Loopback) -> None:
+    server.objects["/bucket/a.jsonl"] = LINES * 4
+    prepare(recipe_of(tmp_path, path="s3://bucket/a.jsonl", length="n"))
+    assert sum("bytes=" in request for request in server.requests) <= 2 + 6  # 512 KiB first, then twice as many
+
+
+def test_gzip_in_a_store_is_read_twice_in_few_requests(tmp_path: Path, server: Loopback) -> None:
+    """Once to find its seek points, and once for its rows."""
+    numbers = random.Random(0)  # noqa: S311 - no secret
+    rows = ({"tokens": [numbers.randrange(10**9) for _ in range(300)], "n": 300} for _ in range(2_000))
+    server.objects["/bucket/a.jsonl.gz"] = data = gzip.compress(
+        b"".join(json.dumps(row).encode() + b"\n" for row in rows), 1
+    )
+    prepare(recipe_of(tmp_path, path="s3://bucket/a.jsonl.gz", length="n"))
+    assert server.sent_bytes <= 2 * len(data) * 1.02 + (400 << 10)
+    assert sum("bytes=" in request for request in server.requests) <= 20
 
 
 @pytest.mark.parametrize("root", [None, "s3://indexes/of"])

@@ -76,6 +76,19 @@ def test_objects_are_listed_by_pattern_over_several_pages(ais: Ais, as_json: boo
         list_files(SchemeFiles(), ["ais://bucket/none/*"])
 
 
+def test_a_listing_that_does_not_end_is_said(ais: Ais) -> None:
+    ais.repeats_pages = True
+    with pytest.raises(StoreError, match=r"ais://bucket/\*\*: cannot be listed"):
+        list_files(SchemeFiles(), ["ais://bucket/**"])
+
+
+def test_an_answer_of_other_bytes_than_those_asked_for_is_refused(ais: Ais) -> None:
+    file = open_file(FILES, BIG)
+    ais.shift = 7
+    with pytest.raises(StoreError, match="answered with another range"):
+        file.read(10, 100)
+
+
 def test_a_node_that_recovers_is_asked_again_through_the_gateway(ais: Ais) -> None:
     file = open_file(FILES, BIG)
     ais.asked.clear()

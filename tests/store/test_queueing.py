@@ -228,6 +228,9 @@ def test_without_a_directory_of_its_own_there_is_no_bound_and_no_error(
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     QueuedFiles(Recording(folder)).read(URL, None, Ranges([0], [MEGABYTE]))
     assert not names(shared)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc", "/sys"])  # where nothing can be written
+    QueuedFiles(Recording(folder)).read(URL, None, Ranges([0], [MEGABYTE]))
 
 
 def test_the_directory_is_closed_to_others_and_a_bound_of_zero_is_none(

@@ -240,6 +240,19 @@ def test_a_server_without_ranges_is_said(server: Loopback) -> None:
     assert "does not support byte ranges" in problem(f"{server.address}/bucket/big").problem
 
 
+def test_a_server_whose_files_could_change_unnoticed_is_said(server: Loopback) -> None:
+    file = open_file(FILES, f"{server.address}/bucket/big")
+    server.without_marks = True
+    assert "does not say what distinguishes a changed object" in problem(file.path).problem
+    with pytest.raises(StoreError):
+        file.read(0, 10)
+
+
+def test_a_server_without_head_is_said(server: Loopback) -> None:
+    server.statuses[:] = [405]
+    assert "refuses HEAD requests" in problem(f"{server.address}/bucket/big").problem
+
+
 def test_a_store_out_of_reach_is_said(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "MOST_RETRIES", 1)
     with socket.socket() as taken:

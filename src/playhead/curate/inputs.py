@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from glob import escape, has_magic
 from pathlib import Path
 
@@ -13,12 +12,11 @@ from msgspec import Struct
 from playhead.errors import DataError, RecipeError, StoreError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import read_lines
-from playhead.store import File, Files, Stamp, is_url, list_files, requests_cost
+from playhead.store import File, Files, Stamp, is_url, list_files
 
 SUFFIXES = (".jsonl", ".json")
 LIMITS = ScanLimits(chunk_bytes=1 << 19, longest_row_bytes=1 << 30, indexes_root=None)
 
-_REMOTE_BYTES = 1 << 23  # a small request costs as much as a larger one
 _ROWS_TO_A_MARK = 256
 _KEPT_BYTES = 1 << 23
 
@@ -101,14 +99,10 @@ def _is_in(path: str, out: str | Path) -> bool:
     return not is_url(path) and Path(path).resolve().is_relative_to(out)
 
 
-def _limits(files: Files, path: str) -> ScanLimits:
-    return replace(LIMITS, chunk_bytes=_REMOTE_BYTES) if requests_cost(files, path) else LIMITS
-
-
 def survey(files: Files, given: CurateInput) -> InputSurvey:
     num_rows = 0
     marks: list[tuple[int, int]] = []
-    for lines in read_lines(File(files, given.path, given.stamp), _limits(files, given.path)):
+    for lines in read_lines(File(files, given.path, given.stamp), LIMITS):
         line, counted = lines.first_line, 0
         for row in range(-num_rows % _ROWS_TO_A_MARK, lines.starts.size, _ROWS_TO_A_MARK):
             start = int(lines.starts[row])
@@ -172,7 +166,7 @@ class SpanReader:
     def _read(self, span: RowSpan) -> Iterator[tuple[int, bytes]]:
         skip, left = span.skip, span.num_rows
         file = File(self._files, span.input.path, span.input.stamp)
-        for lines in read_lines(file, _limits(self._files, file.path), span.byte, span.line):
+        for lines in read_lines(file, LIMITS, span.byte, span.line):
             wanted = slice(skip, skip + left)
             starts, ends = lines.starts[wanted].tolist(), lines.ends[wanted].tolist()
             line, counted, data = lines.first_line, 0, lines.data

@@ -9,7 +9,7 @@ import numpy as np
 
 from playhead.errors import DataError
 from playhead.formats.contract import ScanLimits
-from playhead.store import File, Ranges
+from playhead.store import File, Ranges, ReadingAhead
 from playhead.types import BoolArray, IntArray
 
 BOM = b"\xef\xbb\xbf"
@@ -122,9 +122,9 @@ def read_every_line(file: File, limits: ScanLimits, base: int = 0, end: int | No
 def _runs(file: File, limits: ScanLimits, base: int, end: int) -> Iterator[tuple[int, bytes]]:
     if base == 0 and file.read(0, len(BOM)) == BOM:
         base = len(BOM)
-    want = limits.chunk_bytes
+    want, ahead = limits.chunk_bytes, ReadingAhead(file, end)
     while base < end:
-        data = file.read(base, min(want, end - base))
+        data = ahead.read(base, min(want, end - base))
         if base + len(data) < end:
             cut = data.rfind(b"\n") + 1
             if cut == 0:

@@ -9,7 +9,7 @@ import numpy as np
 
 from playhead.formats.contract import ScanLimits
 from playhead.formats.tar import TarMember
-from playhead.store import File, Files, compression_of, open_file
+from playhead.store import File, Files, ReadingAhead, compression_of, open_file
 from playhead.types import UIntArray
 
 _AT_ONCE = 4096
@@ -42,9 +42,10 @@ def first_by_stem(members: Iterable[TarMember]) -> Iterator[int]:
 
 def _line_starts(file: File, limits: ScanLimits) -> Iterator[UIntArray]:
     """The first byte of every line, blank ones too, and the size of the file."""
-    base = 0
+    base, ahead = 0, ReadingAhead(file)
     yield np.zeros(1 if file.size else 0, dtype=np.uint64)
-    for data in file.pieces(limits.chunk_bytes):
+    while base < file.size:
+        data = ahead.read(base, limits.chunk_bytes)
         after = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10) + (base + 1)
         base += len(data)
         yield after[after < file.size].astype(np.uint64)

@@ -19,7 +19,8 @@ from playhead.store.memory import SCHEME
 
 _WEB = ("http://", "https://")
 _STORES = re.compile(rf"(?:{'|'.join(SCHEMES)}|memory)://[^/]*", re.IGNORECASE)
-_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
+_UNSAFE_ON_THE_WEB = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,15 @@ class MediaRules:
     def _check_url(self, url: str) -> None:
         shown = without_query(url)
         store = _STORES.match(url)
-        if store is None or _UNSAFE.search(url) or "@" in store[0]:
+        on_the_web = url.lower().startswith(_WEB)
+        unsafe = (_UNSAFE_ON_THE_WEB if on_the_web else _UNSAFE).search(url)
+        if store is None or unsafe or re.search(r"[@\s\\]", store[0]):
             raise SampleError(
                 f"{shown}: is not an address that rows may name",
-                expected=", ".join(f"{scheme}://" for scheme in SCHEMES) + "; without a user, spaces or backslashes",
+                expected=", ".join(f"{scheme}://" for scheme in SCHEMES) + "; without a user or control characters, "
+                "on the web without spaces (%20) or backslashes too",
             )
-        if url.lower().startswith(_WEB) and re.search(r"[?#]", url):
+        if on_the_web and re.search(r"[?#]", url):
             raise SampleError(
                 f"{shown}: a web address with a query",
                 fix="use the store's own scheme (s3://, gs://, az://) and credentials instead of a signed address",

@@ -6,6 +6,7 @@ Local files, objects in S3, Google Cloud Storage, Azure, AIStore and on web serv
 
 from playhead.store.access import Access, access_of, any_in_process, num_costly, requests_cost
 from playhead.store.addresses import is_url
+from playhead.store.ahead import ReadingAhead
 from playhead.store.aistore import AistoreFiles
 from playhead.store.compressed import CompressedFiles, compressed_files, compression_of, with_views
 from playhead.store.copies import CopiedFiles
@@ -41,6 +42,7 @@ __all__ = [
     "MemoryFiles",
     "QueuedFiles",
     "Ranges",
+    "ReadingAhead",
     "RemoteFiles",
     "SchemeFiles",
     "Span",

@@ -84,6 +84,14 @@ class AistoreFiles:
         if len(body) != piece.size:
             now = self._now(path)
             raise too_short(path, piece.first, piece.end, len(body)) if now == stamp else changed(path, now, stamp)
+        where = answer.headers.get("Content-Range", "")
+        if answer.status == 206 and not where.startswith(f"bytes {piece.first}-{piece.end - 1}/"):
+            raise StoreError(
+                f"{path}: its node answered with another range",
+                found=f"Content-Range: {where}" if where else "no Content-Range",
+                expected=f"bytes {piece.first}-{piece.end - 1}",
+                fix="check AIS_ENDPOINT, and that what is between here and the cluster leaves its answers alone",
+            )
         return body
 
     def _now(self, path: str) -> Stamp:
@@ -96,7 +104,7 @@ class AistoreFiles:
         """The names of all objects that begin with a prefix, page by page."""
         address = address_of(pattern)
         gateway = gateway_of(address, self.stores)
-        found: Sequence[str] = []
+        found: list[str] = []
         page = {"uuid": "", "continuation_token": ""}
         while True:
             value = {"prefix": prefix, "pagesize": _PAGE_OBJECTS, "props": "name,size", "flags": "0", **page}
@@ -106,10 +114,13 @@ class AistoreFiles:
             answer = ask(pattern, gateway, "GET", f"/v1/buckets/{quote(bucket)}", headers, body)
             if answer.status == 404:
                 raise DataError(f"{address.store}: no such bucket", fix="correct the address")
+            before = page["continuation_token"]
             names, page = _page(pattern, answer.expect(pattern, 200))
-            found = [*found, *names]
+            found += names
             if not page["continuation_token"]:
                 return found
+            if page["continuation_token"] == before:
+                raise _no_listing(pattern, "a page that continues with itself")
 
     def _ask(self, method: str, path: str, headers: dict[str, str] | None = None) -> Answer:
         address = address_of(path)
@@ -129,11 +140,15 @@ def _page(pattern: str, answer: Answer) -> tuple[list[str], dict[str, str]]:
         entries = [entry[names[3]] for entry in found.get(names[2]) or []]
         return entries, {"uuid": found.get(names[0], ""), "continuation_token": found.get(names[1], "")}
     except (msgspec.DecodeError, KeyError, AttributeError, TypeError):
-        raise StoreError(
-            f"{pattern}: cannot be listed",
-            found="an answer that is not a listing of AIStore",
-            fix="check AIS_ENDPOINT: it is the address of a gateway, as in http://ais.example:51080",
-        ) from None
+        raise _no_listing(pattern, "an answer that is not a listing of AIStore") from None
+
+
+def _no_listing(pattern: str, found: str) -> StoreError:
+    return StoreError(
+        f"{pattern}: cannot be listed",
+        found=found,
+        fix="check AIS_ENDPOINT: it is the address of a gateway, as in http://ais.example:51080",
+    )
 
 
 def _stamp_of(path: str, answer: Answer) -> Stamp:

@@ -22,6 +22,7 @@ import msgspec
 
 from playhead.errors import DataError, PlayheadError, RecipeError, StoreError
 from playhead.fingerprint import digest, digest_bytes
+from playhead.store.ahead import ReadingAhead
 from playhead.store.files import (
     Buffer,
     File,
@@ -46,6 +47,7 @@ _MARK_DIGITS = 15  # 60 bits: a mark is a signed 64-bit number
 _MOST_OPEN = 8
 _CHUNK_BYTES = 1 << 19  # between points: a third of the time a read, and a tenth of the memory, that 4 MiB take
 _PIECE_BYTES = 1 << 20
+_MOST_AHEAD_BYTES = 4 << 20  # of each open file, some of these are kept
 _ATTEMPTS = 8
 _VERSION = 2
 
@@ -293,12 +295,13 @@ class _RawFile(io.RawIOBase):
 
     def __init__(self, file: File) -> None:
         self.path = file.path
-        self._file, self._position = file, 0
+        self._size, self._position = file.size, 0
+        self._ahead = ReadingAhead(file, most_bytes=_MOST_AHEAD_BYTES)
         self._problem: PlayheadError | None = None
 
     def release(self) -> None:
         """Release the storage: rapidgzip keeps a reference to this object."""
-        self.__dict__.pop("_file", None)
+        self.__dict__.pop("_ahead", None)
 
     def readable(self) -> bool:
         return True
@@ -310,12 +313,12 @@ class _RawFile(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset + (0, self._position, self._file.size)[whence]
+        self._position = offset + (0, self._position, self._size)[whence]
         return self._position
 
     def read(self, size: int = -1) -> bytes:
         try:
-            data = self._file.read(self._position, self._file.size if size < 0 else size)
+            data = self._ahead.read(self._position, self._size if size < 0 else size)
         except PlayheadError as error:
             self._problem = error
             raise

@@ -140,13 +140,11 @@ def _end_of_conflict(descriptor: int, first: int, num_bytes: int) -> int:
 
 def _opened(store: str) -> int | None:
     """The file of a store's queue, opened by this call alone: locks belong to what is opened, not to a process."""
-    folder = _folder(os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()) if _SUPPORTED else None
-    if folder is None:
-        return None
-    try:
-        return os.open(folder / f"{digest(store)[:16]}.queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return None
+    with suppress(OSError):  # also where there is no temporary directory
+        folder = _folder(os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()) if _SUPPORTED else None
+        if folder is not None:
+            return os.open(folder / f"{digest(store)[:16]}.queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return None
 
 
 @lru_cache(maxsize=8)

@@ -49,7 +49,7 @@ class RemoteFiles:
         with asking(path, address):
             import obstore
 
-            return _stamp_of(obstore.head(client_of(address, self.stores), address.key))
+            return _stamp_of(path, obstore.head(client_of(address, self.stores), address.key))
 
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
@@ -88,7 +88,7 @@ class RemoteFiles:
 
                 client = client_of(address, self.stores)
                 answer = obstore.get(client, address.key, options=options | ({"if_match": tag} if tag else {}))  # type: ignore[arg-type]
-                return _stamp_of(answer.meta), memoryview(answer.bytes())
+                return _stamp_of(url, answer.meta), memoryview(answer.bytes())
         except PreconditionError:
             found = self.stamp(url)
             if found != stamp:
@@ -158,11 +158,19 @@ def _listable(url: str) -> Address:
     return address
 
 
-def _stamp_of(about: Any) -> Stamp:
+def _stamp_of(url: str, about: Any) -> Stamp:
     """Size, and a mark made from the entity tag or, without one, from the time of the last change."""
     tag = about["e_tag"]
     if not tag:
-        return Stamp(about["size"], int(about["last_modified"].timestamp() * 1e6))
+        mark = int(about["last_modified"].timestamp() * 1e6)
+        if not mark:  # what obstore has in place of a header that is not there
+            raise StoreError(
+                f"{url}: its server does not say what distinguishes a changed object",
+                found="neither ETag nor Last-Modified in its answer",
+                expected="one of them: another file of the same size would not be noticed",
+                fix="set up the server to send one, or copy the file to a bucket or a disk",
+            )
+        return Stamp(about["size"], mark)
     mark = mark_of(tag)
     if mark not in _tags and not tag.startswith("W/"):  # a weak tag never matches a condition
         if len(_tags) >= _MOST_TAGS:

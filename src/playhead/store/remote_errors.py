@@ -54,11 +54,19 @@ def explained(
 
     answer = without_queries(str(error).partition("\n")[0])
     kind = "az" if address.scheme.startswith("ab") else address.scheme
+    if "405 Method Not Allowed" in answer:  # which obstore takes for a missing object
+        return StoreError(
+            f"{url}: its server refuses HEAD requests",
+            found="status 405",
+            expected="a server that tells the size of a file by HEAD, and answers Range requests",
+            fix="copy the file to a bucket or a disk",
+        )
     if isinstance(error, FileNotFoundError) or "404 Not Found" in answer:
         if doing == "write":
             return DataError(f"{url}: there is no {address.store}", fix="correct the address, or create the bucket")
         fix = "correct the address, or restore the object"
-        return DataError(f"{url}: no such object", fix=f"{fix}; perhaps there is no {address.store}")
+        perhaps = f"; perhaps there is no {address.store}" if address.can_list else ""
+        return DataError(f"{url}: no such object", fix=fix + perhaps)
     no_credentials = any(sign in answer for sign in _NO_CREDENTIALS)
     refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
     if no_credentials or refused or any(sign in answer for sign in _REFUSED):
@@ -66,7 +74,9 @@ def explained(
             f"{url}: no credentials" if no_credentials else f"{url}: access denied",
             found=answer,
             expected=f"credentials in {_CREDENTIALS[kind]}" if kind in _CREDENTIALS else "a public address",
-            fix=f"set these variables, or `store` of the source; or ask the owner for the right to {doing} it",
+            fix=f"set these variables, or `store` of the source; or ask the owner for the right to {doing} it"
+            if kind in _CREDENTIALS
+            else "use the store's own scheme (s3://, gs://, az://) and credentials, or copy the file to a disk",
         )
     if isinstance(error, NotSupportedError):
         return StoreError(
