@@ -21,7 +21,8 @@ section{background:var(--card);border:1px solid var(--line);border-radius:8px;pa
 small,.note,.key{color:var(--soft)}.note{margin:8px 0 0}.key{margin:0 0 8px}
 .key span{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px 0 14px}
 .key span:first-child{margin-left:0}.key .every{background:var(--every)}.key .kept{background:var(--kept)}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}figure{margin:0}figure svg{max-width:460px}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}
+figure{margin:0}figure svg{max-width:460px}
 svg{width:100%;height:auto;font:13px system-ui,sans-serif}svg text{fill:var(--soft)}svg .axis{fill:var(--text)}
 svg line{stroke:var(--line)}rect.every{fill:var(--every)}rect.kept{fill:var(--kept)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
