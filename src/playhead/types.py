@@ -16,6 +16,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 UIntArray = npt.NDArray[np.uint64]
 LengthArray = npt.NDArray[np.uint32]
+FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
 

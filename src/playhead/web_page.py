@@ -19,9 +19,10 @@ section{background:var(--card);border:1px solid var(--line);border-radius:8px;pa
 .card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:12px 14px}
 .number{font-size:26px;font-weight:600;font-variant-numeric:tabular-nums}
 small,.note,.key{color:var(--soft)}.note{margin:8px 0 0}.key{margin:0 0 8px}
-.key span{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 2px 0 10px}
+.key span{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px 0 14px}
 .key span:first-child{margin-left:0}.key .every{background:var(--every)}.key .kept{background:var(--kept)}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}figure{margin:0}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:16px}
+figure{margin:0}figure svg{max-width:460px}
 svg{width:100%;height:auto;font:13px system-ui,sans-serif}svg text{fill:var(--soft)}svg .axis{fill:var(--text)}
 svg line{stroke:var(--line)}rect.every{fill:var(--every)}rect.kept{fill:var(--kept)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
@@ -33,7 +34,7 @@ tr:last-child td{border-bottom:0}code{font:13px ui-monospace,monospace}
 .bar div{height:100%;background:var(--lost)}
 """
 
-_NUMBER = re.compile(r"-?[\d,.]+( %)?")
+_NUMBER = re.compile(r"-?[\d,.]+( (%|s|ms|bytes|[KMGT]B))?|all|")  # "all" and nothing stand in columns of numbers
 
 
 def document(title: str, body: str, style: str = "") -> str:
@@ -73,14 +74,9 @@ def _shown(value: object) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; cells are HTML already, and columns of numbers stand to the right."""
     rows = [*rows]
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    columns = zip(*rows, strict=True) if rows else [("",)] * len(head)
-    numeric = [all(map(_NUMBER.fullmatch, column)) for column in columns]
-    titles = "".join(
-        f"<th{' class=num' if right else ''}>{escape(title)}</th>" for title, right in zip(head, numeric, strict=True)
-    )
+    columns = zip(*rows, strict=True) if rows else [("-",)] * len(head)
+    places = [' class="num"' if all(map(_NUMBER.fullmatch, column)) else "" for column in columns]
+    titles = "".join(f"<th{place}>{escape(title)}</th>" for title, place in zip(head, places, strict=True))
+    cells = ((f"<td{place}>{cell}</td>" for cell, place in zip(row, places, strict=True)) for row in rows)
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
     return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _cell(cell: str) -> str:
-    return f'<td class="num">{cell}</td>' if _NUMBER.fullmatch(cell) else f"<td>{cell}</td>"

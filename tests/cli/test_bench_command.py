@@ -109,6 +109,16 @@ def test_a_sweep_recommends_settings_and_draws_them(folder: Path, tmp_path: Path
     assert "<h2>Sweep</h2>" in page.read_text()
 
 
+def test_the_report_is_written_also_where_only_the_first_line_is_read(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    words = ("bench", "slow.json", "--steps", "10", "--workers", "0", "--html", str(page))
+    reader, closed = os.pipe()
+    os.close(reader)  # as `| head -1` does
+    subprocess.run([sys.executable, "-m", "playhead", *words], cwd=folder, stdout=closed, check=False)
+    os.close(closed)
+    assert "limited by user map" in page.read_text()
+
+
 def test_wrong_usage_is_told(folder: Path) -> None:
     assert playhead(folder, "bench", "plain.json", "--mock", "--storage").returncode == 2
     assert playhead(folder, "bench", "plain.json", "--rank", "1").returncode == 2

@@ -65,7 +65,7 @@ def bench(
     job = BenchJob(Recipe.load(recipe), limits, split, rank, world, mock=mock)
     settings = LoaderSettings(workers, lookahead, threads, worker_kind)
     done = run_bench(job, settings, with_sweep=sweep, with_storage=storage)
-    print_bench(done, as_json=as_json)
-    if html is not None:
+    if html is not None:  # first: the pipe that is printed to may be closed
         write_page(done, recipe.name, html)
+    print_bench(done, as_json=as_json)
     raise typer.Exit(exit_code(done))

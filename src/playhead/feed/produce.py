@@ -54,13 +54,13 @@ class SampleReader(Protocol):
 class Produced(Struct, frozen=True):
     """The arrays of a micro-batch, what went wrong with its samples, and the worker: the system's id of its thread.
 
-    `timed` are the fields of its BatchTiming; empty where nothing was timed.
+    `timed` is its BatchTiming, packed; None where nothing was timed.
     """
 
     payload: Payload
     incidents: list[Incident]
     worker: int = 0
-    timed: Timed = ()
+    timed: Timed | None = None
 
 
 class FetchedWork(NamedTuple):

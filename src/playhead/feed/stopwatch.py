@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from time import monotonic
 
-from playhead.feed.stats import Timed
+from playhead.feed.stats import PACKED, Timed
 from playhead.read import Request
 from playhead.store import SPANS, Span
 
+_pack = PACKED.pack
+_process = os.getpid()
 _ENABLED = True  # benchmarks/bench_counters.py measures without
 
 
@@ -38,17 +40,18 @@ class Stopwatch:
         if _ENABLED:
             SPANS.reset(self._before)
 
-    def stop(self, request: Request, worker: int) -> Timed:
-        """The fields of a BatchTiming."""
+    def stop(self, request: Request, worker: int) -> Timed | None:
+        """The packed BatchTiming. It runs for every micro-batch: plain arithmetic on local names."""
         if not _ENABLED:
-            return ()
+            return None
         ended, began, taken, made = monotonic(), self._began, self._taken, self._made
-        opened, read, mapped, collating, requests, num_bytes, slowest, path = _added_up(self._spans, taken, made)
+        opened, read, mapped, collating, requests, size, hits, misses, cached, slowest, path = _added_up(
+            self._spans, taken, made
+        )
         waited = opened + read
-        decode = made - taken - opened - read - mapped + collating
+        decode = made - taken - waited - mapped + collating
         collate = ended - made - collating
         ahead = fetch_began = fetch_ended = 0.0
-        hits, misses, cached = _cache_counts(self._spans)
         if self._ahead is not None:
             spans, fetch_began, fetch_ended = self._ahead
             before = _added_up(spans, fetch_began, fetch_ended)
@@ -60,34 +63,32 @@ class Stopwatch:
                 waited += min(after[0] + after[1], taken - began)
             else:
                 waited += min(in_storage, taken - began)
-            opened, read, requests, num_bytes = (
-                opened + before[0], read + before[1], requests + before[4], num_bytes + before[5]
+            opened, read, requests, size, hits, misses, cached = (
+                opened + before[0], read + before[1], requests + before[4], size + before[5],
+                hits + before[6], misses + before[7], cached + before[8],
             )  # fmt: skip
-            if before[6] > slowest:
-                slowest, path = before[6:]
-            if spans:
-                more = _cache_counts(spans)
-                hits, misses, cached = hits + more[0], misses + more[1], cached + more[2]
-        return (
-            os.getpid(), worker, request.step, request.lane, began, ended, opened, read, decode, mapped, collate,
-            ahead, waited, requests, num_bytes, path, slowest, hits, misses, cached, fetch_began, fetch_ended,
-        )  # fmt: skip
+            if before[9] > slowest:
+                slowest, path = before[9:]
+        return _pack(
+            _process, worker, request.step, request.lane, began, ended, opened, read, decode, mapped, collate,
+            ahead, waited, requests, size, slowest, hits, misses, cached, fetch_began, fetch_ended,
+        ), path  # fmt: skip
 
 
 def _added_up(
     spans: list[Span], began: float, made: float
-) -> tuple[float, float, float, float, int, int, float, str | None]:
+) -> tuple[float, float, float, float, int, int, int, int, int, float, str | None]:
     """The spans of one thread's work from `began` on; requests in flight together count once.
 
-    Seconds in "open", "read" and "map"; those of them after `made`; requests, bytes; the slowest request, and its file.
-    One pass over local names: it runs for every micro-batch.
+    Seconds in "open", "read" and "map"; those of them after `made`; requests, bytes; hits and misses of the shard cache
+    and the bytes that it gave; the slowest request, and its file.
     """
     opened = read = mapped = after = slowest = 0.0
-    num_requests = num_bytes = 0
+    num_requests = num_bytes = hits = misses = cached = 0
     slowest_path: str | None = None
     if len(spans) > 1:
         spans.sort(key=_beginning)
-    for stage, first, last, path, span_bytes, span_requests in spans:
+    for stage, first, last, path, size, count in spans:
         if last > began:  # from here on, `began` is how far the spans so far reach
             seconds = last - (first if first > began else began)
             began = last
@@ -95,28 +96,29 @@ def _added_up(
                 read += seconds
             elif stage == "open":
                 opened += seconds
-            else:
+            elif stage == "map":
                 mapped += seconds
             if first >= made:
                 after += seconds
         if path is not None:
-            num_requests += span_requests
-            num_bytes += span_bytes
+            num_requests += count
+            num_bytes += size
             if last - first > slowest:
                 slowest, slowest_path = last - first, path
-    return opened, read, mapped, after, num_requests, num_bytes, slowest, slowest_path
-
-
-def _cache_counts(spans: list[Span]) -> tuple[int, int, int]:
-    """The hits and misses of the shard cache, and the bytes that it gave."""
-    hits = misses = cached = 0
-    for stage, _, _, _, first, second in spans:
-        if stage == "cache":
-            hits, misses = hits + first, misses + second
+        elif stage == "cache":
+            hits, misses = hits + size, misses + count
         elif stage == "cached":
-            cached += first
-    return hits, misses, cached
+            cached += size
+    return opened, read, mapped, after, num_requests, num_bytes, hits, misses, cached, slowest, slowest_path
 
 
 def _beginning(span: Span) -> float:
     return span[1]
+
+
+def _forked() -> None:
+    global _process  # noqa: PLW0603  # asking the system for every micro-batch would cost more than all the rest
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)

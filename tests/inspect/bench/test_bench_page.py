@@ -14,7 +14,7 @@ from playhead.inspect.bench.report import BenchJob, bench
 from playhead.inspect.bench.storage_speed import StorageLimits, measure_storage
 from playhead.inspect.bench.sweep import Sweep, SweepPoint
 from playhead.inspect.bench.text import BenchResults
-from playhead.inspect.bench.timeline import MOST_BATCHES, stretches
+from playhead.inspect.bench.timeline import MOST_BATCHES, stretches, ticks
 from playhead.inspect.bench.values import LoaderSettings
 
 SETTINGS = LoaderSettings(worker_kind="thread")
@@ -36,7 +36,9 @@ def test_the_page_has_no_script_asks_no_server_and_says_what_the_terminal_says(r
     assert "my &lt;recipe&gt;.yaml" in page
     assert "my <recipe>" not in page
     assert results.report is not None
-    assert html.escape(str(results.report.bottleneck)) in page
+    bottleneck = results.report.bottleneck
+    for said in (f"limited by {bottleneck.limit}", bottleneck.evidence, bottleneck.change):
+        assert f">{html.escape(said)}</p>" in page
     for title in ("Timeline of loading", "Seconds by stage", "Sweep", "The storage by itself", "What was run"):
         assert f"<h2>{title}</h2>" in page
     assert "Use 4 worker processes, look-ahead 2." in page
@@ -67,6 +69,19 @@ def test_a_long_run_is_shown_where_it_waited_longest_and_in_its_middle(results: 
     assert len(around) == len(middle) == MOST_BATCHES
     assert many[700] in around
     assert many[700] not in middle
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "marks"),
+    [
+        (6.33, 8.27, ["6.4", "6.6", "6.8", "7.0", "7.2", "7.4", "7.6", "7.8", "8.0", "8.2"]),
+        (0.0, 400.0, ["0", "50", "100", "150", "200", "250", "300", "350", "400"]),
+        (0.0, 10.0, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]),
+        (2.0003, 2.0041, ["2.0005", "2.0010", "2.0015", "2.0020", "2.0025", "2.0030", "2.0035", "2.0040"]),
+    ],
+)
+def test_times_are_marked_at_round_numbers(begin: float, end: float, marks: list[str]) -> None:
+    assert [f"{mark:f}" for mark in ticks(begin, end)] == marks
 
 
 def test_a_sweep_that_was_interrupted_has_a_page_of_its_own(results: BenchResults) -> None:

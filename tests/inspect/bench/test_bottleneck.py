@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from playhead.inspect.bench.bottleneck import Bottleneck, judge
+from playhead.errors import WorkerError
+from playhead.inspect.bench.bottleneck import Bottleneck, judge, killed_for_memory
 from playhead.inspect.bench.memory_pressure import MemoryLimit, MemoryUse
 from playhead.inspect.bench.storage_speed import StorageProbe
 from playhead.inspect.bench.values import LoaderSettings, RunFigures
@@ -68,6 +69,19 @@ def test_more_workers_are_recommended_only_where_a_core_is_free() -> None:
     assert judge(mostly("map", cores=2.0, cores_used=0.1)).change == "raise workers from 2 to 4"  # it only waits
 
 
+def test_cores_that_others_use_are_not_free() -> None:
+    busy = mostly("decode", cores=4.0, others_cores=2.0)
+    assert judge(busy).change.startswith("no core is left for more workers")
+    assert judge(replace(busy, others_cores=0.0)).change == "raise workers from 2 to 4"
+    assert judge(replace(busy, cores_used=0.1)).change == "raise workers from 2 to 4"  # they need none
+
+
+def test_small_batches_are_not_left_to_workers_that_would_take_as_long_to_hand_them_over() -> None:
+    alone = mostly("decode", settings=LoaderSettings(workers=0))
+    assert judge(alone).change == "raise workers from 0 to 2"
+    assert judge(replace(alone, busy_seconds=0.02)).change.startswith("make batches larger")
+
+
 def test_threads_that_share_an_interpreter_should_be_processes() -> None:
     settings = LoaderSettings(workers=4, worker_kind="thread")
     assert "worker processes" in judge(mostly("map", settings=settings, cores_used=1.0)).change
@@ -116,7 +130,16 @@ def test_idle_workers_and_long_waits_now_and_then_are_look_ahead() -> None:
 
 
 def test_batches_that_were_ready_are_delivery() -> None:
-    assert judge(replace(RUN, ready_seconds=6.0)).limit == "delivery"
+    ready = replace(RUN, ready_seconds=3.0, wait_seconds=4.0, num_batches=1000)
+    assert judge(ready).limit == "delivery"
+    assert judge(ready).change.startswith("make batches larger")
+
+
+def test_batches_that_take_long_to_hand_over_would_only_take_longer_if_they_were_larger() -> None:
+    heavy = replace(RUN, ready_seconds=6.0)  # 0.1 s for each
+    assert judge(heavy).change.startswith("deliver arrays in place of Python objects")
+    threads = LoaderSettings(workers=2, worker_kind="thread")
+    assert judge(replace(heavy, settings=threads)).change.startswith("make batches larger")
 
 
 @pytest.mark.parametrize(
@@ -133,6 +156,19 @@ def test_waiting_for_memory_comes_before_everything_else(memory: MemoryUse) -> N
     assert found.limit == "memory pressure"
     assert found.change == "lower look-ahead from 2 to 1, or raise the limit of memory"
     assert "63" not in judge(replace(RUN, memory=CALM)).evidence
+
+
+def test_a_worker_that_was_killed_while_a_limit_of_memory_was_reached_is_memory_pressure() -> None:
+    killed = WorkerError("worker 1 (process 7) died with signal SIGKILL", fix="look for a crash")
+    limits = [MemoryLimit("cgroup a", 2 << 30, 1 << 30, 5), MemoryLimit("the machine", 64 << 30, 8 << 30)]
+    reached = [replace(limits[0], hits=9), limits[1]]
+    found = killed_for_memory(killed, RUN.settings, limits, reached)
+    assert found is not None
+    assert found.problem == "limited by memory pressure: worker 1 (process 7) died with signal SIGKILL"
+    assert found.found == "the limit of memory was reached: 2.1 GB (cgroup a)"
+    assert found.fix == "lower look-ahead from 2 to 1, or raise the limit of memory"
+    assert killed_for_memory(killed, RUN.settings, limits, limits) is None
+    assert killed_for_memory(WorkerError("worker 1 died with signal SIGSEGV"), RUN.settings, limits, reached) is None
 
 
 def test_major_faults_alone_are_no_memory_pressure() -> None:

@@ -46,6 +46,13 @@ def test_a_wait_for_a_batch_that_was_made_already_is_delivery() -> None:
     assert (found.stage, found.made_step) == ("delivery", 20)
 
 
+def test_a_wait_for_a_batch_that_was_made_already_is_not_blamed_on_the_next_batch_of_its_worker() -> None:
+    made = record(20, 0, (2.0, 2.1), 4.0, 1.0, decode=0.1)
+    later = record(22, 0, (2.1, 4.5), 4.6, 0.001, map=2.4)
+    found = slow_waits([*QUICK, made, later], place)[0]
+    assert (found.step, found.stage, found.made_step) == (20, "delivery", 20)
+
+
 def test_short_waits_are_no_news_and_the_longest_comes_first() -> None:
     even = [record(i, 0, (i / 10, i / 10 + 0.0001), i / 10 + 0.05, 0.00001) for i in range(20)]
     assert slow_waits([*even, record(20, 0, (2.0, 2.1), 3.0, 0.0009)], place) == []

@@ -8,12 +8,13 @@ itself waited for bytes. The questions are asked in this order, and the first th
    reached while pages had to be read back (major faults, swap)?
 2. *the consumer*, that is the trainer: is `wait_seconds` at most 2 % of T? Then loading is hidden behind training. With
    a trainer, waits for batches that were made already do not count, up to a tenth of T: loading is not why.
-3. *delivery*: were batches ready in more than half of the time waited (without the longest: something may happen
-   once)? Then its own process is the limit: it plans, receives and hands out.
+3. *delivery*: was no worker making the batch in more than half of the time waited (without the longest: something may
+   happen once)? Then handing over is the limit: its own process plans, receives and hands out.
 4. *look-ahead*: is there capacity to spare? With a trainer: do W workers take less than 90 % of its time for a batch?
-   Without one: were they busy for less than 70 % of W x T, and were waits over five medians (again without the
-   longest) most of the time waited? Then batches come at uneven times, and too few are made ahead for the slow ones. A
-   batch of s seconds is hidden by s / (time of the trainer for a batch) batches made ahead, over W workers.
+   Without one: were they busy for less than 70 % of W x T, and were waits over five medians for batches that took over
+   five medians to make (again without the longest) most of the time waited? Then batches come at uneven times, and too
+   few are made ahead for the slow ones. A batch of s seconds is hidden by s / (time of the trainer for a batch) batches
+   made ahead, over W workers.
 5. Otherwise the workers are the limit, and the stage with the largest part of their time is the verdict. For storage,
    a probe right after the run says what the same files give to a few large requests at once. If that is at least three
    times the rate of the run, the storage has more to give, and the run waits for round trips: *storage latency*. If
@@ -21,17 +22,20 @@ itself waited for bytes. The questions are asked in this order, and the first th
    less than 1 MB count as latency.
 
 To keep up, W workers need busy_seconds / N <= W x (time of the trainer for a batch). Workers that only wait need no
-cores; those that compute share the cores that are left.
+cores; those that compute share the cores that neither they nor other processes use.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from playhead.errors import WorkerError
 from playhead.feed.look_ahead import default_threads
+from playhead.inspect.bench.memory_pressure import MemoryLimit
 from playhead.inspect.bench.values import LoaderSettings, RunFigures
 from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
 
@@ -57,6 +61,9 @@ NEAR_SHARE = 0.9  # of a limit of memory
 DISTURBING_SHARE = 0.25  # of the cores, used by others
 SPARE_RATE = 3.0  # how many times the rate of a run a storage must give for latency to be the limit
 _FREE_CORES = 0.5
+_WAITING_CORES = 0.1  # a worker that uses less waits, and needs no core
+_HEAVY_SECONDS = 0.005  # to hand over a batch: larger batches would not help
+_LIGHT_SECONDS = 0.0005  # to make a batch: a worker process takes as long to hand it over
 _DEEPEST = 16  # look-ahead to recommend: batches in progress take memory
 
 
@@ -131,18 +138,34 @@ def _memory(run: RunFigures) -> Bottleneck | None:
         f"{memory.major_faults:,} major faults, {readable_bytes(memory.swap_bytes)} swapped out, "
         f"{readable_share(stalled)} of the time waited for memory"
     )
-    settings = run.settings
-    if settings.workers > 1 or settings.lookahead > 1:
-        change = f"lower {_fewer(settings)}, or raise the limit of memory"
+    return Bottleneck("memory pressure", evidence, _fewer_in_memory(run.settings))
+
+
+def _fewer_in_memory(settings: LoaderSettings) -> str:
+    """What to change where memory is short."""
+    if settings.workers and settings.lookahead > 1:
+        fewer = f"look-ahead from {settings.lookahead} to {settings.lookahead // 2}"
+    elif settings.workers > 1:
+        fewer = f"workers from {settings.workers} to {settings.workers // 2}"
     else:
-        change = "raise the limit of memory, or make batches smaller"
-    return Bottleneck("memory pressure", evidence, change)
+        return "raise the limit of memory, or make batches smaller"
+    return f"lower {fewer}, or raise the limit of memory"
 
 
-def _fewer(settings: LoaderSettings) -> str:
-    if settings.lookahead > 1:
-        return f"look-ahead from {settings.lookahead} to {settings.lookahead // 2}"
-    return f"workers from {settings.workers} to {settings.workers // 2}"
+def killed_for_memory(
+    error: WorkerError, settings: LoaderSettings, before: Iterable[MemoryLimit], after: Iterable[MemoryLimit]
+) -> WorkerError | None:
+    """The error of a worker that was killed while a limit of memory was reached; None if it died of something else."""
+    hits = {limit.origin: limit.hits for limit in before}
+    reached = [limit for limit in after if limit.hits > hits.get(limit.origin, limit.hits)]
+    if not reached or signal.SIGKILL.name not in error.problem:
+        return None
+    smallest = min(reached, key=lambda limit: limit.limit_bytes)
+    return WorkerError(
+        f"limited by memory pressure: {error.problem}",
+        found=f"the limit of memory was reached: {readable_bytes(smallest.limit_bytes)} ({smallest.origin})",
+        fix=_fewer_in_memory(settings),
+    )
 
 
 def _consumer(run: RunFigures) -> Bottleneck:
@@ -159,11 +182,16 @@ def _consumer(run: RunFigures) -> Bottleneck:
 def _delivery(run: RunFigures) -> Bottleneck:
     ready, each = run.ready_seconds / run.wait_seconds, run.wait_seconds / run.num_batches
     evidence = (
-        f"batches were ready in {readable_share(ready)} of the time waited; the consumer's process takes "
-        f"{readable_seconds(each)} to plan and receive a batch, and workers were busy {readable_share(run.busy_share)} "
-        "of the time"
+        f"batches were made already, or on their way, in {readable_share(ready)} of the time waited; to plan, send and "
+        f"receive one takes {readable_seconds(each)}, and workers were busy {readable_share(run.busy_share)} of the "
+        "time with making them"
     )
-    return Bottleneck("delivery", evidence, "make batches larger; this is the ceiling that `--mock` shows")
+    change = "make batches larger; this is the ceiling that `--mock` shows"
+    if each > _HEAVY_SECONDS and run.settings.workers and run.settings.worker_kind == "process":
+        change = (
+            "deliver arrays in place of Python objects, and fewer `fields`, or use worker threads, which send nothing"
+        )
+    return Bottleneck("delivery", evidence, change)
 
 
 def _look_ahead(run: RunFigures) -> Bottleneck:
@@ -254,6 +282,9 @@ def _stage(run: RunFigures, stage: str) -> Bottleneck:
     )
     if settings.worker_kind == "thread" and settings.workers > 1 and run.cores >= 2 and 0.7 < used < 1.3:
         return Bottleneck(name, evidence, "use worker processes: threads share one interpreter")
+    if not settings.workers and run.busy_seconds / run.num_batches < _LIGHT_SECONDS:
+        change = "make batches larger: workers would take as long to hand over such small ones"
+        return Bottleneck(name, evidence, change, (_CHEAPER[stage],))
     workers = _enough_workers(run)
     if workers > settings.workers:
         return Bottleneck(name, evidence, f"raise workers from {settings.workers} to {workers}", (_CHEAPER[stage],))
@@ -265,10 +296,12 @@ def _enough_workers(run: RunFigures) -> int:
     workers = run.num_makers
     wanted = math.ceil(workers * _missing_factor(run)) + (1 if run.is_trained else 0)
     each = run.cores_used / workers  # of a core
-    free = run.cores - run.cores_used
+    free = run.cores - run.cores_used - run.others_cores
     if run.settings.workers == 0:
         return max(1, min(wanted, int(run.cores)))
-    room = workers + int((free + _FREE_CORES) / max(each, 0.05)) if free >= _FREE_CORES else workers
+    if each < _WAITING_CORES:
+        return wanted
+    room = workers + int((free + _FREE_CORES) / each) if free >= _FREE_CORES else workers
     return max(run.settings.workers, min(wanted, room))
 
 

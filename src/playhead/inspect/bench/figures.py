@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from playhead.errors import EndOfStreamError
 from playhead.feed.stats import STAGES
 from playhead.inspect.bench.memory_pressure import UseReading, memory_use, read_use
 from playhead.inspect.bench.recording import BatchRecord, Recording
-from playhead.inspect.bench.slow_waits import slow_limit
+from playhead.inspect.bench.slow_waits import MEDIANS, making_seconds, slow_limit
 from playhead.inspect.bench.storage_speed import StorageProbe
 from playhead.inspect.bench.values import LoaderSettings, RunFigures
 
@@ -63,7 +64,7 @@ def figures_of(
     has_cache: bool = False,
 ) -> RunFigures:
     records, begin = measured_records(recording)
-    limit = slow_limit(records)
+    late = _late_seconds(records)
     waits = sum(record.wait for record in records)
     seconds = max(records[-1].given - begin, 1e-9)
     parts = [record.timing.own_seconds() for record in records]
@@ -78,7 +79,7 @@ def figures_of(
         wait_seconds=waits,
         ready_seconds=sum(ready[:-1]),
         longest_ready_seconds=ready[-1],
-        uneven_seconds=sum(sorted(record.wait for record in records if record.wait > limit)[:-1]),
+        uneven_seconds=sum(sorted(late)[:-1]),
         trainer_seconds=max(0.0, seconds - waits),
         busy_seconds=sum(timing.ended - timing.began for timing in timings),
         busy_share=_busy_share(records, begin) if settings.workers else 1.0,
@@ -99,8 +100,19 @@ def figures_of(
 
 
 def _ready_seconds(record: BatchRecord) -> float:
-    """How much of a wait was after the batch was made."""
-    return record.given - min(record.given, max(record.asked, record.timing.ended))
+    """How much of a wait was before a worker began with the batch, or after it was made."""
+    return max(0.0, record.wait - making_seconds(record))
+
+
+def _late_seconds(records: Sequence[BatchRecord]) -> list[float]:
+    """For each long wait for a batch that took long itself, how much of it the batch was being made."""
+    longest_wait = slow_limit(records)
+    longest_batch = MEDIANS * median(record.timing.ended - record.timing.began for record in records)
+    return [
+        making_seconds(record)
+        for record in records
+        if record.wait > longest_wait and record.timing.ended - record.timing.began > longest_batch
+    ]
 
 
 def _busy_share(records: Sequence[BatchRecord], begin: float) -> float:

@@ -26,14 +26,15 @@ from playhead.inspect.readable import readable_bytes, readable_seconds, readable
 from playhead.web_page import cards, document, pairs, section, table
 
 STYLE = f"""{TIMELINE_STYLE}
-.cards{{grid-template-columns:repeat(auto-fit,minmax(300px,1fr))}}
-.verdict{{font-size:18px;font-weight:600;margin:0}}.also{{color:var(--soft);margin:6px 0 0}}
+.cards{{grid-template-columns:repeat(auto-fit,minmax(min(300px,45%),1fr))}}
+.verdict{{font-size:20px;font-weight:600;margin:0 0 6px}}.evidence{{margin:0}}.also{{color:var(--soft);margin:6px 0 0}}
+.change{{margin:12px 0;padding:8px 12px;border-left:4px solid var(--kept);background:var(--page);font-weight:600}}
 h3{{font-size:14px;font-weight:500;color:var(--soft);margin:14px 0 6px}}
 .stack{{display:flex;height:14px;border-radius:4px;overflow:hidden;background:var(--line);margin:0 0 10px}}
 polyline{{fill:none;stroke:var(--kept);stroke-width:2}}circle{{fill:var(--kept)}}circle.best{{fill:var(--lost)}}
 td:last-child{{overflow-wrap:anywhere}}
 """
-_MOST_WAITS = 50
+_MOST_WAITS = 20
 _WIDTH, _HEIGHT = 400, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 12, 40
 
@@ -56,7 +57,7 @@ def _run(report: BenchReport) -> list[str]:
     also = "".join(f'<p class="also">{_words(each)}</p>' for each in report.bottleneck.also if not report.mock)
     stopped = f'<p class="also">stopped by {escape(report.stopped)}</p>' if report.stopped else ""
     found = [
-        f'<section><p class="verdict">{_words(verdict_of(report))}</p>{also}{stopped}</section>',
+        f"<section>{_verdict(report)}{also}{stopped}</section>",
         f'<div style="margin-top:16px">{_cards(report)}</div>',
         section("Timeline of loading", _timelines(report)),
         section("Seconds by stage", _stages(report)),
@@ -64,6 +65,17 @@ def _run(report: BenchReport) -> list[str]:
     if report.slow:
         found.append(section("Waits over five medians", _waits(report)))
     return found
+
+
+def _verdict(report: BenchReport) -> str:
+    """What the first line on a terminal says, in parts."""
+    if report.mock:
+        return f'<p class="verdict">{_words(verdict_of(report))}</p>'
+    found = report.bottleneck
+    return (
+        f'<p class="verdict">limited by {found.limit}</p><p class="evidence">{_words(found.evidence)}</p>'
+        f'<p class="change">{_words(found.change)}</p>'
+    )
 
 
 def _words(text: str) -> str:

@@ -9,14 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from playhead.errors import StoreError
+from playhead.errors import StoreError, WorkerError
 from playhead.feed.delivery import Delivery
 from playhead.feed.describe import Streams
 from playhead.feed.loader import Loader
 from playhead.feed.tasks import Work
 from playhead.index.table import Table
-from playhead.inspect.bench.bottleneck import Bottleneck, judge
+from playhead.inspect.bench.bottleneck import Bottleneck, judge, killed_for_memory
 from playhead.inspect.bench.figures import WorkerRow, figures_of, measured_records, worker_rows
+from playhead.inspect.bench.memory_pressure import memory_limits
 from playhead.inspect.bench.mock import mock_loader
 from playhead.inspect.bench.process_use import num_cores
 from playhead.inspect.bench.recording import BatchRecord, BenchLimits, Progress, Recording, record
@@ -98,7 +99,7 @@ def bench(
     `state` is where to begin, by default at the beginning; `probe` what the storage gives by itself, if it is known.
     """
     settings = settings or LoaderSettings()
-    recording, stopped = Recording(partial(_copied_bytes, job)), None
+    recording, stopped, limits = Recording(partial(_copied_bytes, job)), None, memory_limits()
     with job.loader(settings) as loader:
         if state is not None:
             loader.load_state_dict(state)
@@ -108,6 +109,8 @@ def bench(
             if len(recording.records) < 2:
                 raise
             stopped = _name_of(error)
+        except WorkerError as error:
+            raise killed_for_memory(error, settings, limits, memory_limits()) or error from None
         queue_depth = loader.stats().queue_depth_mean
         after = None if loader.finished else loader.state_dict()
         about = {"lanes": loader.lanes, "rank": loader.rank, "world_size": loader.world_size}

@@ -37,6 +37,11 @@ def slow_limit(records: Sequence[BatchRecord]) -> float:
     return max(MEDIANS * median(record.wait for record in records), _SHORTEST_SECONDS)
 
 
+def making_seconds(record: BatchRecord) -> float:
+    """How long the batch itself was being made while it was waited for."""
+    return _overlap(record.timing, record.asked, record.given)
+
+
 def slow_waits(records: Sequence[BatchRecord], place_of: Callable[[Work], str]) -> list[PinnedWait]:
     """Every wait over five medians, the longest first; none of less than a millisecond."""
     if not records:
@@ -51,9 +56,11 @@ def slow_waits(records: Sequence[BatchRecord], place_of: Callable[[Work], str]) 
 
 
 def _meanwhile(record: BatchRecord, of_worker: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
-    """The batches that a worker was making while one of them was waited for: it makes them one after another."""
+    """The batches that a worker was making while one of them was waited for, up to that one: later ones do not make it
+    late.
+    """
     for other in of_worker[bisect_right(of_worker, record.asked, key=_ended) :]:
-        if other.timing.began >= record.given:
+        if other.timing.began >= record.given or other.timing.ended > record.timing.ended:
             return
         yield other
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from html import escape
 
 from playhead.inspect.bench.recording import BatchRecord
@@ -17,13 +19,13 @@ STYLE = """
 .map{fill:var(--map);background:var(--map)}.collate{fill:var(--collate);background:var(--collate)}
 .other{fill:var(--other);background:var(--other)}.wait{fill:var(--wait);background:var(--wait)}
 .train{fill:var(--train);background:var(--train)}rect.fetch{fill:var(--storage);opacity:.55}
-svg.timeline text{font-size:12px}
+svg.timeline{min-width:760px}svg.timeline text{font-size:12px}
 """
 MOST_BATCHES = 120  # in one picture
 _WIDTH, _LEFT, _RIGHT = 1040, 92, 8
 _ROW, _BAR, _AXIS = 30, 20, 26
 _FETCH = 4
-_NUM_TICKS = 8
+_MOST_TICKS = 10
 
 
 def stretches(records: Sequence[BatchRecord]) -> list[tuple[str, Sequence[BatchRecord]]]:
@@ -69,7 +71,7 @@ def timeline(records: Sequence[BatchRecord], start: float) -> str:
             parts.append(bar("fetch", timing.fetch_began, timing.fetch_ended, top + _BAR + 1, _FETCH, fetched))
     parts += _axis(begin - start, end - start, height, scale)
     about = f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="what the consumer and each worker did over time"'
-    return f'<svg class="timeline" {about}>{"".join(parts)}</svg>'
+    return f'<div class="wide"><svg class="timeline" {about}>{"".join(parts)}</svg></div>'
 
 
 def key() -> str:
@@ -95,13 +97,20 @@ def _label(text: str, row: int) -> str:
 def _axis(begin: float, end: float, height: int, scale: float) -> Iterator[str]:
     base = height - _AXIS + 4
     yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>'
-    for number in range(_NUM_TICKS + 1):
-        at = begin + (end - begin) * number / _NUM_TICKS
-        left = _LEFT + (at - begin) * scale
-        anchor = "end" if number == _NUM_TICKS else "start" if number == 0 else "middle"
+    for at in ticks(begin, end):
+        left = _LEFT + (float(at) - begin) * scale
         yield f'<line x1="{left:.1f}" x2="{left:.1f}" y1="{base}" y2="{base + 5}"/>'
-        text = f"{at:,.3g} s" if end - begin >= 1 else f"{at:,.3f} s"
-        yield f'<text x="{left:.1f}" y="{base + 18}" text-anchor="{anchor}">{text}</text>'
+        anchor = "end" if left > _WIDTH - _RIGHT - 20 else "middle"
+        yield f'<text x="{left:.1f}" y="{base + 18}" text-anchor="{anchor}">{at:f} s</text>'
+
+
+def ticks(begin: float, end: float) -> list[Decimal]:
+    """Round numbers between two times, each 1, 2 or 5 times a power of ten from the next."""
+    exponent = math.floor(math.log10(max(end - begin, 1e-6) / _MOST_TICKS))
+    steps = (Decimal(digit).scaleb(power) for power in (exponent, exponent + 1) for digit in (1, 2, 5))
+    step = next(step for step in steps if (end - begin) / float(step) <= _MOST_TICKS)
+    first, last = math.ceil(begin / float(step)), math.floor(end / float(step))
+    return [number * step for number in range(first, last + 1)]
 
 
 def _text(seconds: float) -> str:

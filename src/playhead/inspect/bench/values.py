@@ -30,8 +30,9 @@ class LoaderSettings:
 class RunFigures:
     """A run in numbers, from the moment when every worker had delivered a batch.
 
-    `ready_seconds` is the part of `wait_seconds` in which the batch was made already, `uneven_seconds` that of waits
-    over five medians, both without the longest; `longest_ready_seconds` is what was left out of the first, and
+    `ready_seconds` is the part of `wait_seconds` in which no worker was making the batch: it was made already, or on
+    its way. `uneven_seconds` is the other part of waits over five medians for batches that took over five medians to
+    make. Both are without the longest; `longest_ready_seconds` is what was left out of the first, and
     `long_batch_seconds` the second longest time for a batch. `stages` are the seconds of the workers for these
     batches by what they did: storage, decode, map, collate and other; `busy_seconds` is their sum, `busy_share` how
     busy the workers were (1 without workers: batches are made while the trainer waits). `probe` is what the storage
