@@ -28,8 +28,7 @@ FetchKind = Literal["manifest", "index", "prepared", "shard", "media"]
 Outcome = Literal["copied", "present", "to copy", "missing", "invalid"]
 
 INDEXES = "indexes"
-_SAVE_SECONDS = 2.0  # between lists of finished copies: a kill loses no more than these
-_SAVE_SHARE = 20
+_SAVE_SHARE = 20  # a list of finished copies takes so many times longer to become old than it took to write
 
 
 class FetchedFile(Struct, frozen=True):
@@ -233,8 +232,8 @@ class Fetching:
                 self._options.progress(done)
 
     def _save_sometimes(self) -> None:
-        """Rarely where the list is long: writing it must not take longer than copying."""
-        if time.monotonic() - self._saved_at > max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
+        """Rarely where the list is long: what a kill makes copy again is little, and so is the time for the list."""
+        if time.monotonic() - self._saved_at > _SAVE_SHARE * self._save_seconds:
             begin = time.monotonic()
             self._save({})
             self._saved_at = time.monotonic()
