@@ -277,6 +277,20 @@ def test_a_shard_that_changed_since_it_was_indexed_is_refused(tmp_path: Path, sh
     assert not (tmp_path / "near" / "recipe.yaml").exists()
 
 
+def test_a_fetch_that_fails_leaves_what_was_fetched_usable(tmp_path: Path, shards: Path) -> None:
+    """Whether the store has other files now, or none at all."""
+    with bucket(shards) as server:
+        recipe = prepared(text_values("s3://data", tmp_path / "cache"))
+        fetch(recipe, tmp_path / "near", steps=StepsWanted(4))
+        expected = delivered(recipe, 4)
+        copied = list(load_copies(str(tmp_path / "near")).files)
+        server.objects[copied[0].replace("s3:/", "", 1)] += b'{"n": 1}\n'
+        del server.objects[copied[1].replace("s3:/", "", 1)]
+        with pytest.raises(PrepareError, match="2 files"):
+            fetch(recipe, tmp_path / "near", steps=StepsWanted(4))
+    assert delivered(near(tmp_path / "near"), 4) == expected
+
+
 def test_copies_whose_bytes_changed_are_found_by_their_digests(tmp_path: Path, shards: Path) -> None:
     recipe = prepared(text_values(str(shards), tmp_path / "cache"))
     report = fetch(recipe, tmp_path / "near", steps=StepsWanted(2))
