@@ -277,6 +277,20 @@ def test_a_shard_that_changed_since_it_was_indexed_is_refused(tmp_path: Path, sh
     assert not (tmp_path / "near" / "recipe.yaml").exists()
 
 
+def test_a_fetch_that_fails_leaves_what_was_fetched_usable(tmp_path: Path, shards: Path) -> None:
+    """Whether the store has other files now, or none at all."""
+    with bucket(shards) as server:
+        recipe = prepared(text_values("s3://data", tmp_path / "cache"))
+        fetch(recipe, tmp_path / "near", steps=StepsWanted(4))
+        expected = delivered(recipe, 4)
+        copied = list(load_copies(str(tmp_path / "near")).files)
+        server.objects[copied[0].replace("s3:/", "", 1)] += b'{"n": 1}\n'
+        del server.objects[copied[1].replace("s3:/", "", 1)]
+        with pytest.raises(PrepareError, match="2 files"):
+            fetch(recipe, tmp_path / "near", steps=StepsWanted(4))
+    assert delivered(near(tmp_path / "near"), 4) == expected
+
+
 def test_copies_whose_bytes_changed_are_found_by_their_digests(tmp_path: Path, shards: Path) -> None:
     recipe = prepared(text_values(str(shards), tmp_path / "cache"))
     report = fetch(recipe, tmp_path / "near", steps=StepsWanted(2))
@@ -303,6 +317,67 @@ def test_a_dry_run_says_what_would_be_copied(tmp_path: Path, shards: Path) -> No
     kept = [(file.path, file.kind, file.num_bytes, file.copy) for file in done.files]
     assert [(file.path, file.kind, file.num_bytes, file.copy) for file in planned.files] == kept
     assert {file.outcome for file in planned.files} == {"to copy"}
+
+
+def test_the_recipe_that_is_written_has_no_secrets_and_no_shard_cache(tmp_path: Path, shards: Path) -> None:
+    """It reads nothing but copies on a local disk: it asks no store, and needs no copies of copies."""
+    with bucket(shards) as server:
+        values = text_values(
+            "s3://data", tmp_path / "cache", shard_cache={"dir": str(tmp_path / "sc"), "max_bytes": 1 << 20}
+        )
+        values["sources"][0]["store"] = {"endpoint_url": server.address, "secret_access_key": "do-not-tell"}
+        dev = {**values["sources"][0], "name": "dev", "shuffle": "none", "shuffle_group": 8}
+        values["evaluation"] = {"dev": {"sources": [dev], "batching": {"type": "fixed", "size": 2}, "lanes": LANES}}
+        recipe = prepared(values)
+        report = fetch(recipe, tmp_path / "near", steps=StepsWanted(4))
+        expected = delivered(recipe, 4)
+    assert any("shard_cache" in note for note in report.notes)
+    assert [path for path in tmp_path.rglob("near/**/*") if path.is_file() and b"tell" in path.read_bytes()] == []
+    shutil.rmtree(tmp_path / "sc")
+    assert delivered(near(tmp_path / "near"), 4) == expected
+    assert not (tmp_path / "sc").exists()
+
+
+def test_what_is_finished_is_on_the_list_while_the_rest_is_copied(tmp_path: Path, shards: Path) -> None:
+    """A kill makes little be copied again, however soon after the last one it comes."""
+    listed: list[int] = []
+    root = tmp_path / "near"
+    fetch(
+        prepared(text_values(str(shards), tmp_path / "cache")),
+        root,
+        steps=StepsWanted(40),
+        workers=1,
+        progress=lambda _: listed.append(len(found.files) if (found := load_copies(str(root))) else 0),
+    )
+    assert 1 in listed
+
+
+def test_names_that_no_file_can_have_are_copied_or_named(tmp_path: Path) -> None:
+    """Keys of objects may be longer than names of files; a row may name what is no text."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    long = "ü" * 150 + ".wav"
+    rows = [{"a": long, "n": 1}, {"a": "a.wav", "n": 1}, {"a": "\ud800.wav", "n": 1}]
+    write_jsonl(folder / "rows.jsonl", rows)
+    (folder / "a.wav").write_bytes(encoded(signal(900, 1)))
+    with bucket(folder) as server:
+        server.objects[f"/data/{long}"] = encoded(signal(1_000, 0))
+        source = {"name": "text", "path": "s3://data/rows.jsonl", "shuffle": "none"}
+        source["options"] = {"media": {"audio": {"path": "a"}}}
+        fields = {
+            "lanes": 1,
+            "on_error": "substitute",
+            "max_bad": 0.9,
+            "epochs": 1,
+            "sequence": None,
+            "collate": "list",
+        }
+        recipe = prepared(text_values("", tmp_path / "cache", **fields, sources=[source]))
+        report = fetch(recipe, tmp_path / "near", steps=StepsWanted(1))
+        expected = delivered(recipe, 1)
+    assert [file.outcome for file in report.files if file.kind == "media"] == ["copied"] * 2
+    assert len(report.problems) == 1
+    assert delivered(near(tmp_path / "near"), 1) == expected
 
 
 def test_steps_past_the_end_are_refused(tmp_path: Path, shards: Path) -> None:

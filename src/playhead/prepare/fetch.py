@@ -30,7 +30,7 @@ from playhead.prepare.fetch_steps import StepFiles, StepsWanted, step_files
 from playhead.recipe.by_format import holds_conversations
 from playhead.recipe.storage import files_of
 from playhead.recipe.stores import stores_of
-from playhead.recipe.tree import Leaf, leaves, map_of, template_of, tokenize_of
+from playhead.recipe.tree import Leaf, leaves, map_of, template_of, tokenize_of, with_sources
 from playhead.recipe.values import Recipe
 from playhead.store import Files, Stamp, compression_of, is_url, replacing, scheme_files, with_views, writing_to
 from playhead.store.addresses import without_query
@@ -83,7 +83,7 @@ def fetch(
         raise RecipeError(f"{to}: copies are made in a local directory", found="a URL")
     if not (manifests or indexes or steps):
         steps = StepsWanted(splits=tuple(recipe.evaluation))
-    root = str(Path(to).expanduser().absolute())
+    root = str(Path(to).expanduser().resolve())
     storage = scheme_files(stores_of(recipe)) if files is None else files
     options = FetchOptions(workers, force, verify, dry_run, progress)
     planned = None if steps is None else step_files(recipe, steps, files)
@@ -207,7 +207,13 @@ def _refuse_collisions(paths: Iterable[str]) -> None:
 
 
 def _write_recipe(recipe: Recipe, target: Path, *, copies: bool, indexes: bool, cache: bool) -> None:
-    """Places in the directory are written relative to it: it may be moved, with the recipe in it."""
+    """Places in the directory are written relative to it: it may be moved, with the recipe in it.
+
+    Where its `cache` is used, nothing but the copies is read: options of stores, which may be secrets, and a shard
+    cache of them are left out.
+    """
+    if cache:
+        recipe = replace(with_sources(recipe, lambda source, _: replace(source, store={})), shard_cache=None)
     places = {"copies": "." if copies else None, "indexes_root": INDEXES if indexes else None}
     places["cache_dir"] = CACHE if cache else None
     written = recipe.to_dict() | {name: place for name, place in places.items() if place is not None}
@@ -231,6 +237,8 @@ def _step_notes(recipe: Recipe, wanted: StepsWanted, planned: StepFiles | None) 
         yield f"the stream ends after step {found[-1]:,}: {len(found):,} steps were fetched"
     if any(_uses_tokenizer(recipe, leaf) for leaf in leaves(recipe)):
         yield "tokenizers and chat templates are not copied: they must be at the same paths where the recipe runs"
+    if recipe.shard_cache is not None:
+        yield "`shard_cache` is left out of the recipe that is written: it reads copies on a local disk"
     if recipe.media is False:
         yield "`media: false`: files that a map opens itself are not copied"
     if "substitute" in (recipe.on_error, recipe.on_length_mismatch):

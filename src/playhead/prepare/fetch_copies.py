@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
@@ -28,8 +28,7 @@ FetchKind = Literal["manifest", "index", "prepared", "shard", "media"]
 Outcome = Literal["copied", "present", "to copy", "missing", "invalid"]
 
 INDEXES = "indexes"
-_SAVE_SECONDS = 2.0  # between lists of finished copies: a kill loses no more than these
-_SAVE_SHARE = 20
+_SAVE_SHARE = 20  # a list of finished copies takes so many times longer to become old than it took to write
 
 
 class FetchedFile(Struct, frozen=True):
@@ -91,7 +90,8 @@ class Fetching:
         failures: list[Failure] = []
         self._total_files += len(jobs)
         try:
-            self._forget_stale([job.path for job in jobs if job.kind != "index"])
+            if self._options.force and not self._options.dry_run:
+                self._forget({job.path for job in jobs if job.kind != "index"})
             with ThreadPoolExecutor(max(1, self._options.workers), thread_name_prefix="playhead-fetch") as pool:
                 pending = {pool.submit(self._one, job): i for i, job in enumerate(jobs)}
                 try:
@@ -163,6 +163,7 @@ class Fetching:
             return FetchedFile(path, kind, "present", file.size, str(target))
         if self._options.dry_run:
             return FetchedFile(path, kind, "to copy", file.size - num_copied(file, target), str(target))
+        self._forget({path})
         found = copy_resumably(file, target, self._left_in, lambda num_bytes: self._advance(num_bytes=num_bytes))
         self._stamps[path], self._digests[path] = file.stamp, found
         return FetchedFile(path, kind, "copied", file.size, str(target))
@@ -206,23 +207,13 @@ class Fetching:
         copy = copy_path(self._root, path)
         return self._copies.files.get(path) == stamp and copy.is_file() and copy.stat().st_size == stamp.size
 
-    def _forget_stale(self, paths: list[str]) -> None:
+    def _forget(self, paths: Collection[str]) -> None:
         """Before copies are replaced, take them off the list: a list never names a copy of another version."""
-        if self._options.dry_run or not self._copies.files:
-            return
-        known = [path for path in paths if path in self._copies.files]
-        with ThreadPoolExecutor(max(1, self._options.workers), thread_name_prefix="playhead-fetch") as pool:
-            stale = {path for path, is_stale in zip(known, pool.map(self._is_stale, known), strict=True) if is_stale}
-        if stale:
-            kept = {path: stamp for path, stamp in self._copies.files.items() if path not in stale}
-            self._copies = replace(self._copies, files=kept)
-            save_copies(self._root, self._copies)
-
-    def _is_stale(self, path: str) -> bool:
-        try:
-            return self._options.force or not self._is_copied(path, self._storage.stamp(path))
-        except PlayheadError:
-            return True  # reported when it is copied
+        with self._lock:
+            kept = {path: stamp for path, stamp in self._copies.files.items() if path not in paths}
+            if len(kept) < len(self._copies.files):
+                self._copies = replace(self._copies, files=kept)
+                save_copies(self._root, self._copies)
 
     def _advance(self, files: int = 0, num_bytes: int = 0) -> None:
         with self._lock:
@@ -233,8 +224,8 @@ class Fetching:
                 self._options.progress(done)
 
     def _save_sometimes(self) -> None:
-        """Rarely where the list is long: writing it must not take longer than copying."""
-        if time.monotonic() - self._saved_at > max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
+        """Rarely where the list is long: what a kill makes copy again is little, and so is the time for the list."""
+        if time.monotonic() - self._saved_at > _SAVE_SHARE * self._save_seconds:
             begin = time.monotonic()
             self._save({})
             self._saved_at = time.monotonic()
@@ -244,16 +235,16 @@ class Fetching:
         stamps, digests, absent = dict(self._stamps), dict(self._digests), dict(self._absent)
         if self._options.dry_run or not (stamps or listings or absent):
             return
-        known = self._copies
-        still_absent = [path for path in dict.fromkeys([*known.absent, *absent]) if path not in stamps]
-        self._copies = replace(
-            known,
-            files={**known.files, **stamps},
-            listings={**known.listings, **listings},
-            digests={**known.digests, **digests},
-            absent=still_absent,
-        )
-        save_copies(self._root, self._copies)
+        with self._lock:
+            known = self._copies
+            self._copies = replace(
+                known,
+                files={**known.files, **stamps},
+                listings={**known.listings, **listings},
+                digests={**known.digests, **digests},
+                absent=[path for path in dict.fromkeys([*known.absent, *absent]) if path not in stamps],
+            )
+            save_copies(self._root, self._copies)
 
 
 def _write(target: Path, content: bytes) -> None:

@@ -21,6 +21,7 @@ _WEB = ("http://", "https://")
 _STORES = re.compile(rf"(?:{'|'.join(SCHEMES)}|memory)://[^/]*", re.IGNORECASE)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE_ON_THE_WEB = re.compile(r"[\x00-\x20\x7f\\]")
+_NO_NAME = re.compile(r"[\x00\ud800-\udfff]")  # neither a file nor an object has these in its name
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class MediaRules:
         allowed prefix; `..` leaves neither. Anything else is a SampleError.
         """
         path = media.path
-        if not isinstance(path, str) or not path or "\0" in path:
+        if not isinstance(path, str) or not path or _NO_NAME.search(path):
             raise SampleError("a medium has neither bytes nor a path", found=f"path: {path!r}")
         if not is_url(path) and not path.startswith("/"):
             path = _join(media.base, path)

@@ -16,6 +16,7 @@ from threading import Lock
 import msgspec
 
 from playhead.errors import DataError, RecipeError, StoreError
+from playhead.fingerprint import digest_bytes
 from playhead.store.access import ON_DISK, Access, access_of
 from playhead.store.addresses import is_url, without_query
 from playhead.store.files import Buffer, Files, Ranges, Stamp, changed, missing
@@ -25,6 +26,7 @@ from playhead.store.writing import replacing, writing_to
 
 _NAME = "copies.json"
 _VERSION = 1
+_NAME_BYTES = 255  # of a name in a directory
 _LOCAL = LocalFiles()
 
 
@@ -52,7 +54,16 @@ def copy_path(root: str, path: str) -> Path:
             f"{without_query(path)}: cannot be copied under this name",
             expected="a path without empty parts, `.` and `..`",
         )
-    return Path(root, "files", *parts)
+    return Path(root, "files", *map(_file_name, parts))
+
+
+def _file_name(part: str) -> str:
+    """A part of a path; one that is too long for a file system, as keys of objects may be, is cut and gets a digest."""
+    name = os.fsencode(part)
+    if len(name) <= _NAME_BYTES:
+        return part
+    mark = digest_bytes(name)
+    return f"{name[: _NAME_BYTES - len(mark) - 1].decode(errors='ignore')}-{mark}"
 
 
 def load_copies(root: str) -> Copies | None:

@@ -17,14 +17,14 @@ from playhead.errors import PrepareError
 from playhead.store.local import FAILURES
 
 _REMEDIES = FAILURES | {
-    errno.ENOSPC: "free some space, or write to a larger disk (`cache_dir`, `--out`); finished shards are kept",
-    errno.EDQUOT: "free some of your quota, or write elsewhere (`cache_dir`, `--out`); finished shards are kept",
-    errno.EFBIG: "raise the limit on file sizes (ulimit -f), or write to another file system (`cache_dir`, `--out`)",
+    errno.ENOSPC: "free some space, or write to a larger disk (`cache_dir`, `--out`, `--to`); what is done is kept",
+    errno.EDQUOT: "free some of your quota, or write elsewhere (`cache_dir`, `--out`, `--to`); what is done is kept",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f), or write elsewhere (`cache_dir`, `--out`, `--to`)",
     errno.EEXIST: "a file is where a directory should be: move it away, or write elsewhere",
     errno.ENOTDIR: "a file is where a directory should be: move it away, or write elsewhere",
-    errno.EROFS: "write (`cache_dir`, `--out`, for sidecars `indexes_root`) to a place that can be written",
-    errno.EACCES: "write (`cache_dir`, `--out`, for sidecars `indexes_root`) to a place that you may write",
-    errno.EPERM: "write (`cache_dir`, `--out`, for sidecars `indexes_root`) to a place that you may write",
+    errno.EROFS: "write (`cache_dir`, `--out`, `--to`, for sidecars `indexes_root`) to a place that can be written",
+    errno.EACCES: "write (`cache_dir`, `--out`, `--to`, for sidecars `indexes_root`) to a place that you may write",
+    errno.EPERM: "write (`cache_dir`, `--out`, `--to`, for sidecars `indexes_root`) to a place that you may write",
 }
 
 
