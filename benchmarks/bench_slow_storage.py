@@ -62,10 +62,6 @@ class Sizes:
     def num_steps(self) -> int:
         return self.epochs * self.num_shards * self.rows // ROWS_PER_STEP
 
-    @property
-    def data_bytes(self) -> int:
-        return self.num_shards * self.rows * ROW_BYTES
-
 
 @dataclass(frozen=True)
 class Run:

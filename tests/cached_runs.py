@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -106,7 +105,3 @@ def stat_of(folder: Path) -> dict[str, tuple[int, int, int]]:
     """What would show that a file was written to."""
     found = {path.name: path.stat() for path in sorted(folder.iterdir())}
     return {name: (about.st_size, about.st_mtime_ns, about.st_mode) for name, about in found.items()}
-
-
-def environment_of(server: Loopback) -> dict[str, str]:
-    return {**os.environ, **server.environment()}

@@ -86,6 +86,11 @@ def seaweedfs(work: Path) -> Iterator[S3]:
         yield found
 
 
+def num_stored_bytes(work: Path) -> int:
+    """The bytes of objects that SeaweedFS has written under `work`: a moment after it answers."""
+    return sum(path.stat().st_size for path in work.glob("*.dat"))
+
+
 @contextmanager
 def azurite(work: Path) -> Iterator[Azure]:
     """A server of Azure blobs, with the account that its documentation names."""

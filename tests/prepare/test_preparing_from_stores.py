@@ -158,9 +158,9 @@ def test_sidecars_are_written_to_stores_and_used_from_there(tmp_path: Path, root
         assert read_object(place, stores) == found
         replace(place, b"broken!", found[1], stores)
         prepare(recipe, sidecars=True, force=True)
-        mended = read_object(place, stores)
-        assert mended is not None
-        assert mended[0] == found[0]
+        rewritten = read_object(place, stores)
+        assert rewritten is not None
+        assert rewritten[0] == found[0]
 
 
 @pytest.mark.parametrize("length", ["n", {"measure": True}])

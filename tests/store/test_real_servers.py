@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from commands import wait_until
 from playhead.errors import StoreError
 from playhead.store import Files, JoiningFiles, Ranges, RemoteFiles, open_file
 from playhead.store.clients import Stores, _client, client_of
 from playhead.store.objects import create, is_same, names_under, remove, replace, version_of
 from playhead.testing import check_files
 from slow_proxy import Network, slow_proxy
-from store_servers import S3, azurite, has, moto, nginx, seaweedfs
+from store_servers import S3, azurite, has, moto, nginx, num_stored_bytes, seaweedfs
 
 DATA = random.Random(0).randbytes(6 << 20)  # noqa: S311 - no secret
 
@@ -161,7 +161,7 @@ def test_a_server_that_is_killed_and_started_again_serves_the_same_objects(tmp_p
         create(url, DATA, stores)
         stamp = RemoteFiles(stores).stamp(url)
         expect_bytes(RemoteFiles(stores), url, 0)
-        time.sleep(1)  # it writes its own files a moment after it answers
+        wait_until(lambda: num_stored_bytes(tmp_path) >= len(DATA))
         os.kill(server.pid, 9)
     _client.cache_clear()
     with seaweedfs(tmp_path):

@@ -43,7 +43,7 @@ def bench(
 ) -> None:
     """Run the real pipeline for a while and say in one line what limits it, and what to change.
 
-    Ctrl-C ends it early; what was measured till then is printed.
+    Ctrl-C ends it early; what was measured until then is printed.
     """
     check_rank_has_world(rank, world)
     if storage and mock:

@@ -41,7 +41,7 @@ _BAR_WIDTH = 40
 
 
 def run_bench(job: BenchJob, settings: LoaderSettings, *, with_sweep: bool, with_storage: bool) -> BenchResults:
-    """Measure what was asked for, the storage first. A signal ends it; what was measured till then is kept."""
+    """Measure what was asked for, the storage first. A signal ends it; what was measured until then is kept."""
     speed, swept, report = None, None, None
     try:
         with stoppable(), _showing() as show:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from dataclasses import dataclass, field
+from operator import sub
 from threading import Lock
 from time import monotonic
 
@@ -144,8 +145,8 @@ class Counters:
         self._batches += len(notes)
         self._samples += sum(samples)
         self._steps += sum(ends)
-        self._wait += sum(given) - sum(asked)
-        self._consumer += sum(asked[1:]) - sum(given[:-1])
+        self._wait += sum(map(sub, given, asked))  # not sums of clock readings, which lose digits as they grow
+        self._consumer += sum(map(sub, asked[1:], given))
         if self._given is not None:
             self._consumer += asked[0] - self._given
         self._given = given[-1]

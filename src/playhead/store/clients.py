@@ -21,7 +21,7 @@ from playhead.store.addresses import Address, is_link_local, without_query
 StoreOptions = Mapping[str, str | bool | float]
 Stores = Mapping[str, StoreOptions]  # by the URL of the store, as in s3://bucket
 
-MOST_RETRIES = 12  # with the waits below, half a minute as a rule: a server may be started again
+MOST_RETRIES = 24  # with the waits below, at least half a minute in 99 of 100 cases: a server may be started again
 RETRY_SECONDS = 90
 REQUEST_SECONDS = 30  # also the default time-out of obstore for buckets
 FIRST_WAIT_SECONDS = 0.1
@@ -168,7 +168,7 @@ def _made(store: str, options: Mapping[str, str]) -> Any:
     backoff = {
         "init_backoff": timedelta(seconds=FIRST_WAIT_SECONDS),
         "max_backoff": timedelta(seconds=LONGEST_WAIT_SECONDS),
-        "base": 3,  # waits are drawn from the first to this many times the last
+        "base": 4,  # waits are drawn from the first to this many times the last: with 3 they hardly grow
     }
     retries = {"max_retries": MOST_RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS), "backoff": backoff}
     connections: dict[str, Any] = {name: _seconds(name, options[name]) for name in options if name in _OF_CONNECTIONS}

@@ -106,9 +106,9 @@ def reading_use(readings: list[UseReading], every_seconds: float) -> Iterator[No
         readings.append(read_use())
 
 
-def read_use(proc: Path = PROC) -> UseReading:
+def read_use() -> UseReading:
     """What is used now, by this process and its workers among others."""
-    return UseReading(process_uses(loader_pids(), proc), memory_limits(proc), machine_seconds(proc))
+    return UseReading(process_uses(loader_pids()), memory_limits(), machine_seconds())
 
 
 def memory_limits(proc: Path = PROC, cgroups: Path = _CGROUPS) -> tuple[MemoryLimit, ...]:

@@ -29,19 +29,19 @@ class ProcessUse:
     cpu_seconds: float
 
 
-def process_uses(pids: Iterable[int], proc: Path = PROC) -> dict[int, ProcessUse]:
+def process_uses(pids: Iterable[int]) -> dict[int, ProcessUse]:
     """What each process uses; those that have ended are left out."""
     found = {}
     for pid in pids:
         with suppress(OSError, ValueError, IndexError):
-            found[pid] = _use_of(pid, proc / str(pid))
+            found[pid] = _use_of(pid, PROC / str(pid))
     return found
 
 
-def loader_pids(proc: Path = PROC) -> set[int]:
+def loader_pids() -> set[int]:
     """The processes of a loader: the current one, its workers, and the filler of its shard cache."""
     found = {os.getpid(), *(worker.pid for worker in multiprocessing.active_children() if worker.pid is not None)}
-    for children in (proc / str(os.getpid())).glob("task/*/children"):  # of every thread
+    for children in (PROC / str(os.getpid())).glob("task/*/children"):  # of every thread
         with suppress(OSError):  # it has ended
             found.update(map(int, children.read_text().split()))
     return found

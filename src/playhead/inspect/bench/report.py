@@ -94,7 +94,7 @@ def bench(
     state: dict[str, Any] | None = None,
     probe: StorageProbe | None = None,
 ) -> BenchReport:
-    """Run a job and judge it. An exception of `stops` ends the run early; what was measured till then is judged.
+    """Run a job and judge it. An exception of `stops` ends the run early; what was measured until then is judged.
 
     `state` is where to begin, by default at the beginning; `probe` what the storage gives by itself, if it is known.
     """

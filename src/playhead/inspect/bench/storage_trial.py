@@ -1,7 +1,7 @@
 """Storage read by several processes at once for a moment: how many bytes, how fast, how long each request took.
 
-Readers are processes of their own, as workers are, so that what one process can take is told from what the storage
-gives to all. They only read, and never more bytes or longer than they are told.
+Readers are processes of their own, as workers are, so that what one process can take is kept apart from what the
+storage gives to all. They only read, and never more bytes or longer than they are asked to.
 """
 
 from __future__ import annotations

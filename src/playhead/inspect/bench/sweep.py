@@ -57,7 +57,7 @@ def sweep(
     progress: Callable[[str, int, int], None] = lambda *_: None,
     stops: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
 ) -> Sweep:
-    """Vary one setting after another. An exception of `stops` ends it early, with what was found till then."""
+    """Vary one setting after another. An exception of `stops` ends it early, with what was found until then."""
     chosen = {setting: _values(setting, job) for setting in NAMES}
     total = sum(map(len, chosen.values()))
     points: list[SweepPoint] = []

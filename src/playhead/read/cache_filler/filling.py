@@ -223,7 +223,7 @@ class Filler:
                 del self._members[key]
                 self._leave_out(key, error)
                 continue
-            if member.too_large is not None and self._limit is None:  # of a full disk it is no news
+            if member.too_large is not None and self._limit is None:  # a full disk was reported already
                 self._say_too_large(member, member.too_large)
             member.is_planned |= not planned
             member.decide_some(all_known=not planned)
