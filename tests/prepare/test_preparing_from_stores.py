@@ -9,6 +9,7 @@ import os
 import random
 import tarfile
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ import pytest
 from loopback import Loopback, serving
 from playhead import Loader, Recipe, StoreError
 from playhead.prepare import prepare
-from playhead.store import MEMORY
+from playhead.store import MEMORY, SchemeFiles, list_files
 from playhead.store.objects import create, read_object, replace
 from store_servers import moto
 
@@ -133,6 +134,24 @@ def test_gzip_in_a_store_is_read_twice_in_few_requests(tmp_path: Path, server: L
     prepare(recipe_of(tmp_path, path="s3://bucket/a.jsonl.gz", length="n"))
     assert server.sent_bytes <= 2 * len(data) * 1.02 + (400 << 10)
     assert sum("bytes=" in request for request in server.requests) <= 20
+
+
+def test_many_small_shards_are_looked_at_and_scanned_several_at_a_time(tmp_path: Path, server: Loopback) -> None:
+    lines = LINES.splitlines(keepends=True)
+    for i in range(24):
+        server.objects[f"/bucket/{i:02d}.jsonl"] = b"".join(lines[i * 5 : i * 5 + 5])
+    recipe = recipe_of(tmp_path, path="s3://bucket/{00..23}.jsonl", length="n")
+    server.silent_seconds = 0.02
+    list_files(SchemeFiles(), recipe.sources[0].path)  # type: ignore[union-attr]
+    assert server.most_at_once >= 5
+    server.requests.clear()
+    (report,) = prepare(recipe).sources
+    assert (report.num_shards, report.num_rows) == (24, 120)
+    read = [request.split()[1] for request in server.requests if "bytes=" in request]
+    assert len(list(groupby(read))) > 24  # one shard after another would be as many runs as shards
+    server.silent_seconds = 0.0
+    found = [row[0] for batch in Loader(recipe) for row in batch["tokens"].tolist()]
+    assert found == list(range(120))
 
 
 @pytest.mark.parametrize("root", [None, "s3://indexes/of"])

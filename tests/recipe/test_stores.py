@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ais_server import ais_cluster
+from columnar_data import wav
 from loopback import Loopback, serving
 from playhead import Loader, PlayheadError, Recipe, RecipeError, StoreError
 from playhead.prepare import prepare
@@ -113,6 +114,47 @@ def test_fetch_reads_with_the_options_of_the_sources(tmp_path: Path, servers: li
     assert "env:KEY_OF_TEST" in (tmp_path / "copies" / "recipe.yaml").read_text()
 
 
+def test_stores_that_only_rows_name_have_options_too(tmp_path: Path, servers: list[Loopback]) -> None:
+    first, second = servers
+    second.objects["/two/a b.wav"] = wav(160)
+    line = {"audio_filepath": "s3://two/a b.wav", "duration": 0.01}
+    (tmp_path / "manifest.jsonl").write_text(json.dumps(line) + "\n")
+    recipe = recipe_of(
+        tmp_path,
+        {"name": "a", "path": "manifest.jsonl", "format": "nemo", "length": {"field": "duration", "unit": "seconds"}},
+        media={"allow": ["s3://two/"]},
+        stores={"s3://two": options(second)},
+        sequence=None,
+    )
+    prepare(recipe)
+    with Loader(recipe) as loader:
+        (batch,) = loader
+    assert batch["audio"].shape == (1, 160)
+    assert "env:KEY_OF_TEST" in json.dumps(recipe.to_dict()["stores"])
+    assert Recipe.parse(recipe.to_dict()) == recipe
+    with pytest.raises(RecipeError, match=r"sources\[0\]\.store and stores\.s3://one are for one store"):
+        recipe_of(
+            tmp_path,
+            source("a", "s3://one/a.jsonl", store=options(first)),
+            stores={"s3://one": options(second)},
+        )
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("s3://two/audio", "s3://two/audio is no store"),
+        ("/local", "is no store"),
+        ("https://host?key=not-to-be-shown", "https://host/ is no store|a web address with a query"),
+        ("s3://two", r"stores\.s3://two\.endpiont: s3://two has no such option"),
+    ],
+)
+def test_options_of_what_is_no_store_are_refused(tmp_path: Path, url: str, words: str) -> None:
+    with pytest.raises(PlayheadError, match=words) as caught:
+        recipe_of(tmp_path, source("a", "a.jsonl"), stores={url: {"endpiont": "x"}})
+    assert SECRET not in str(caught.value)
+
+
 def test_a_bucket_of_aistore_has_options_too(tmp_path: Path) -> None:
     with ais_cluster({"bucket/a.jsonl": rows(0)}) as ais:
         ais.token = SECRET
@@ -124,7 +166,7 @@ def test_a_store_named_by_two_sources_has_one_set_of_options(tmp_path: Path, ser
     first, second = servers
     plain = {**options(second), "secret_access_key": SECRET}
     with pytest.raises(
-        RecipeError, match=r'sources\[1\]\.store: "b" and sources\[0\] "a" name one store, s3://one'
+        RecipeError, match=r"sources\[1\]\.store and sources\[0\]\.store are for one store, s3://one"
     ) as caught:
         recipe_of(
             tmp_path, source("a", "s3://one/a.jsonl", store=options(first)), source("b", "s3://one/b", store=plain)

@@ -16,6 +16,7 @@ from playhead.index.opened import Index, open_index
 from playhead.prepare.decompress import decompress_new
 from playhead.prepare.options import PrepareOptions
 from playhead.prepare.parts import PartSummary, part_path, read_summary
+from playhead.store import ask_together
 
 R = TypeVar("R")
 
@@ -76,8 +77,8 @@ def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list
             fix="correct the path",
         )
     decompress_new(discovered, options)
-    for shard in discovered:
-        now = attempt(layout, shard, lambda shard: files_now(shard, options.files), failures)
+    for shard, (now, problems) in zip(discovered, _files_now(layout, discovered, options), strict=True):
+        failures += problems
         if now is not None:
             shards.append(shard)
             found.append(now)
@@ -91,6 +92,18 @@ def survey_source(layout: Layout, options: PrepareOptions) -> tuple[Survey, list
         if parts is not None:
             survey.parts[i] = parts
     return survey, failures
+
+
+def _files_now(
+    layout: Layout, shards: Sequence[Shard], options: PrepareOptions
+) -> list[tuple[tuple[FileEntry, ...] | None, list[Failure]]]:
+    """The files of each shard as they are now, or why that cannot be said."""
+
+    def ask(i: int) -> tuple[tuple[FileEntry, ...] | None, list[Failure]]:
+        problems: list[Failure] = []
+        return attempt(layout, shards[i], lambda shard: files_now(shard, options.files), problems), problems
+
+    return ask_together(options.files, [shard.name for shard in shards], ask)
 
 
 def _parts(layout: Layout, survey: Survey, i: int, options: PrepareOptions) -> list[ScanPart]:

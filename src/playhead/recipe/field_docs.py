@@ -24,6 +24,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
         "indexes_root": "Where .idx sidecars of read-only data are kept.",
         "copies": "A directory that `playhead fetch` wrote: files that have a copy there are read from it.",
         "shard_cache": "Local copies of what the plan needs next, for slow or remote storage.",
+        "stores": "Options of stores by their URL, such as s3://audio: of those that no source's `store` is for.",
         "evaluation": "Named finite sets, read in order, every row once.",
         "template": "How conversations become tokens and a loss mask: a chat template, or your function.",
         "tokenize": "Put tokens of a text into every sample, before the map.",

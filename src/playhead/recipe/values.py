@@ -334,6 +334,7 @@ class Recipe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     indexes_root: str | None = None
     copies: str | None = None
     shard_cache: ShardCache | None = None
+    stores: dict[str, dict[str, str | bool | float]] = field(default_factory=dict)
     evaluation: dict[str, Evaluation] = field(default_factory=dict)
     template: Template | None = None
     tokenize: Tokenize | None = None

@@ -11,8 +11,9 @@ from playhead.store.aistore import AistoreFiles
 from playhead.store.compressed import CompressedFiles, compressed_files, compression_of, with_views
 from playhead.store.copies import CopiedFiles
 from playhead.store.counting import CountingFiles
-from playhead.store.files import Buffer, Extent, File, Files, Ranges, Stamp, list_files, open_file
+from playhead.store.files import Buffer, Extent, File, Files, Ranges, Stamp, open_file
 from playhead.store.joining import JoiningFiles
+from playhead.store.listing import list_files
 from playhead.store.local import LocalFiles, unreadable
 from playhead.store.mapped import load_bytes, read_ahead
 from playhead.store.memory import MEMORY, MemoryFiles

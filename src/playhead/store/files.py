@@ -117,32 +117,6 @@ def open_file(files: Files, path: str) -> File:
     return File(files, path, files.stamp(path))
 
 
-def list_files(files: Files, patterns: Sequence[str]) -> list[str]:
-    """The files that the patterns name, in the order of the patterns and by name within one.
-
-    Law: no file is listed twice, and every pattern matches a file; otherwise it is an error.
-    """
-    seen: dict[str, str] = {}
-    for pattern in patterns:
-        found = files.list(pattern)
-        if not found:
-            raise DataError(
-                f"{pattern}: no file matches this pattern",
-                expected="at least one file",
-                fix="correct the path, or restore the files",
-            )
-        for path in found:
-            if path in seen:
-                raise DataError(
-                    f"{path}: is listed twice",
-                    found=f'it matches "{seen[path]}" and again "{pattern}"',
-                    expected="every file once; its rows would be seen twice as often",
-                    fix="remove one of the patterns",
-                )
-            seen[path] = pattern
-    return list(seen)
-
-
 def check_ranges(ranges: Ranges) -> None:
     """Refuse ranges that end before they begin, or begin before the file: a bug of the caller."""
     for first, end in zip(*ranges, strict=True):
