@@ -46,7 +46,7 @@ class LocalFiles:
     """Files by path, the most recently used kept open. All descriptors and their lock are here."""
 
     def __init__(self, most_open: int | None = None) -> None:
-        self._most_open = _most_open() if most_open is None else most_open
+        self._most_open = most_open_here() if most_open is None else most_open
         self.close()
         _all.add(self)
 
@@ -207,7 +207,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _most_open() -> int:
+def most_open_here() -> int:
+    """How many files may be kept open: a quarter of what the process may open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, limit // 4))
 

@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import random
+import resource
 import signal
 import threading
 import time
@@ -214,6 +215,21 @@ def test_an_evicted_copy_is_read_no_more_and_its_space_becomes_free(
     ask(files, path, (0, 20_000))
     ask(files, path, (0, 20_000))
     assert not opened_files(cache.directory.units)
+
+
+def test_copies_are_kept_open_as_far_as_the_limit_on_open_files_allows(cache: Cache, path: str) -> None:
+    pieces = spans_of("pieces", SIZE)
+    cache.copy(path, *pieces)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (80, limits[1]))
+    try:
+        files, _ = caching(cache)
+        for first, end in pieces:
+            ask(files, path, (first, end))
+        assert 0 < len(opened_files(cache.directory.units)) <= 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert asked_for(cache) == (2 * len(pieces), 0)
 
 
 def opened_files(folder: Path) -> list[str]:

@@ -285,15 +285,17 @@ class Filler:
         """Use less of a disk that is full, or cannot be written, and try again later."""
         self._limit = int(error.num_bytes * _FULL_SHARE)
         self._resize()
+        if not self._is_current():  # it was removed
+            return
         problem = error.__cause__
         assert isinstance(problem, OSError)
-        found = "no space left on" if problem.errno in NO_SPACE else f"{problem.strerror or problem}:"
-        if self._is_current():  # else it was removed
-            self._say_once(
-                "full",
-                f"{self._directory.root}: {found} the disk of the shard cache, which holds {error.num_bytes:,} bytes; "
-                "what does not fit is read from its storage",
-            )
+        full = problem.errno in NO_SPACE
+        found = "no space left on its disk" if full else f"cannot be written: {problem.strerror or problem}"
+        self._say_once(
+            "full",
+            f"{self._directory.root}: {found}; the shard cache holds {error.num_bytes:,} bytes there, and what does "
+            "not fit is read from its storage",
+        )
 
     def _say_once(self, about: str, message: str) -> None:
         if about not in self._said:

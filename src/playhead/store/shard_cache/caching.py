@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from threading import Lock
@@ -161,7 +162,9 @@ class _FillerWatch:
 
     def makes_progress(self) -> bool:
         events = read_status(self._directory).num_events
-        self.runs = events > 0 and is_locked(self._directory.root / FILLER_LOCK)
+        self.runs = False
+        with suppress(OSError):  # too many open files
+            self.runs = events > 0 and is_locked(self._directory.root / FILLER_LOCK)
         now, seen = time.monotonic(), (events, self.runs)
         if seen != self._seen:
             self._seen, self._since = seen, now

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from playhead.errors import DataError, StoreError
 from playhead.store.files import Ranges, Stamp
-from playhead.store.local import OpenedFile
+from playhead.store.local import OpenedFile, most_open_here
 from playhead.store.shard_cache.directory import PART, TRAILER_BYTES, CacheDirectory, key_of, span_of
 
 LIST_SECONDS = 0.25
@@ -59,6 +59,7 @@ class CachedUnits:
         self._folder = f"{directory.units}/{generation}"
         self._files: dict[tuple[str, Stamp], CachedFile] = {}
         self._open: OrderedDict[str, OpenedFile] = OrderedDict()
+        self._most_open = min(_MOST_OPEN, most_open_here())
         self._lock = Lock()
         self._swept_at = 0.0
 
@@ -120,7 +121,7 @@ class CachedUnits:
             return None
         with self._lock:
             self._open[path] = opened
-            while len(self._open) > _MOST_OPEN:
+            while len(self._open) > self._most_open:
                 self._open.popitem(last=False)
         return opened
 
