@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -147,10 +148,11 @@ def test_ctrl_c_prints_what_was_measured_and_leaves_no_process(folder: Path) -> 
     wait_until(lambda: living_in_group(process.pid) == [])
 
 
-def test_a_terminal_sees_progress_and_then_the_verdict(folder: Path) -> None:
+def test_a_terminal_of_80_columns_sees_progress_and_then_the_verdict_and_whole_tables(folder: Path) -> None:
     owner, terminal = pty.openpty()
-    words = [sys.executable, "-m", "playhead", "bench", "slow.json", "--seconds", "1", "--workers", "0"]
-    with subprocess.Popen(words, cwd=folder, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"}):
+    words = [sys.executable, "-m", "playhead", "bench", "slow.json", "--seconds", "1", "--workers", "0", "--storage"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(words, cwd=folder, stdout=terminal, stderr=terminal, env=environment):
         os.close(terminal)
         seen = b""
         try:
@@ -161,6 +163,13 @@ def test_a_terminal_sees_progress_and_then_the_verdict(folder: Path) -> None:
     os.close(owner)
     assert b"run: " in seen
     assert b"limited by user map" in seen
+    assert "…".encode() not in seen  # nothing is cut off
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    (head,) = [line for line in shown.splitlines() if line.startswith("worker")]
+    assert head.split() == [
+        *("worker", "batches", "open", "read", "decode", "map", "collate"),
+        *("other", "idle", "ahead", "waited", "MB/s"),
+    ]
 
 
 def test_a_report_with_no_directory_is_refused_before_the_run(folder: Path) -> None:

@@ -12,6 +12,7 @@ from signal import Signals
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from playhead.cli.report import print_error
@@ -38,6 +39,7 @@ from playhead.store import replacing
 
 _MOST_WAITS = 10
 _BAR_WIDTH = 40
+_STAGES_WIDTH, _STORAGE_WIDTH = 112, 90  # of terminals that the tables fit in
 
 
 def run_bench(job: BenchJob, settings: LoaderSettings, *, with_sweep: bool, with_storage: bool) -> BenchResults:
@@ -46,7 +48,9 @@ def run_bench(job: BenchJob, settings: LoaderSettings, *, with_sweep: bool, with
     try:
         with stoppable(), _showing() as show:
             if with_storage:
-                speed = measure_storage(job.recipe, job.split, job.files, progress=_counted(show))
+                speed = measure_storage(job.recipe, job.split, job.files, progress=_counted(show), stops=(Stopped,))
+                if speed.stopped is not None:
+                    return BenchResults(None, speed, None, speed.stopped)
             if with_sweep:
                 swept = sweep(job, settings, _counted(show), (Stopped,))
                 settings = swept.best
@@ -116,10 +120,7 @@ def _print_run(screen: Console, report: BenchReport) -> None:
     for label, text in facts_of(report):
         labelled(screen, label, text)
     heading(screen, "seconds by stage")
-    table = grid(">worker", ">process", ">batches", *(f">{name}" for name in STAGE_COLUMNS), ">MB/s")
-    for row in report.workers:
-        table.add_row(*worker_cells(row, report.figures.seconds))
-    screen.print(table)
+    screen.print(_stages(report, screen.width < _STAGES_WIDTH))
     if report.slow:
         heading(screen, f"{count(len(report.slow), 'wait')} over five medians")
         slow = grid(">step", ">lane", ">worker", ">waited", "<stage", "<shard")
@@ -128,6 +129,20 @@ def _print_run(screen: Console, report: BenchReport) -> None:
         screen.print(slow)
         if len(report.slow) > _MOST_WAITS:
             screen.print(f"{len(report.slow) - _MOST_WAITS:,} more, in --json")
+
+
+def _stages(report: BenchReport, is_narrow: bool) -> Table:
+    """The seconds of each worker by stage; for 80 columns without the process, and with fewer digits."""
+    names = ["worker", "process", "batches", *STAGE_COLUMNS, "MB/s"]
+    rows = [worker_cells(row, report.figures.seconds, 2 if is_narrow else 3) for row in report.workers]
+    if is_narrow:
+        names[names.index("waited for")] = "waited"
+        for line in (names, *rows):
+            del line[1]
+    table = grid(*(f">{name}" for name in names), gap=1 if is_narrow else 2)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _print_sweep(screen: Console, found: Sweep) -> None:
@@ -148,8 +163,11 @@ def _print_sweep(screen: Console, found: Sweep) -> None:
 def _print_storage(screen: Console, speed: StorageSpeed) -> None:
     heading(screen, "storage by itself")
     screen.print(Text(speed.verdict, "bold"), soft_wrap=True)
-    table = grid("<reading", ">processes", ">threads", ">bytes/s", ">requests/s", ">latency", ">95 % within", ">cores")
+    names = ("<reading", ">processes", ">threads", ">bytes/s", ">requests/s", ">latency", ">95 % within", ">cores")
+    table = grid(*names, gap=1 if screen.width < _STORAGE_WIDTH else 2)
     for trial in speed.trials:
         table.add_row(*trial_cells(trial))
     screen.print(table)
     labelled(screen, "read", storage_note(speed))
+    if speed.stopped is not None:
+        labelled(screen, "stopped", f"by {speed.stopped}; the verdict is of the trials before")

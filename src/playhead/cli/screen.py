@@ -24,9 +24,9 @@ def console(*, stderr: bool = False) -> Console:
     return found if found.is_terminal else Console(**plain, width=_PIPE_WIDTH)
 
 
-def grid(*columns: str) -> Grid:
+def grid(*columns: str, gap: int = 2) -> Grid:
     """A table of columns as `<name` (to the left; folded where the terminal is narrow) or `>number` (never folded)."""
-    found = Grid(box=None, pad_edge=False, header_style="dim")
+    found = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for column in columns:
         if column[0] == "<":
             found.add_column(column[1:], overflow="fold")

@@ -128,8 +128,10 @@ def test_a_stream_that_ends_before_all_workers_are_warm_is_judged_all_the_same(t
 
 def test_too_few_batches_are_an_error_that_says_so(tmp_path: Path) -> None:
     recipe = replace(world(tmp_path, num=1), epochs=1)
-    with pytest.raises(PlayheadError, match="too few batches were delivered"):
+    with pytest.raises(PlayheadError, match="too few batches were delivered") as caught:
         bench(BenchJob(recipe, SHORT), LoaderSettings(workers=0))
+    assert caught.value.found == "1 in all, then the stream ended"
+    assert caught.value.fix == "bench with more data, or with smaller batches"
 
 
 def test_an_interrupted_run_is_judged_by_what_was_measured(recipe: Recipe) -> None:

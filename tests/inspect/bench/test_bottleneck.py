@@ -129,6 +129,12 @@ def test_idle_workers_and_long_waits_now_and_then_are_look_ahead() -> None:
     assert judge(replace(run, uneven_seconds=0.5, stages={**STAGES, "map": 4.0})).limit == "user map"
 
 
+def test_workers_that_were_busy_all_the_time_had_no_capacity_to_spare() -> None:
+    run = trained(mostly("storage", busy_seconds=5.0, busy_share=0.3, num_bytes=1_500_000_000), 5.0)
+    assert judge(run).limit == "look-ahead"
+    assert judge(replace(run, busy_share=0.96)).limit == "storage bandwidth"
+
+
 def test_batches_that_were_ready_are_delivery() -> None:
     ready = replace(RUN, ready_seconds=3.0, wait_seconds=4.0, num_batches=1000)
     assert judge(ready).limit == "delivery"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from bench_worlds import objects, remote_world, rows, until, world
 from loopback import serving
 from playhead.errors import StoreError
+from playhead.inspect.bench.page import page_of
 from playhead.inspect.bench.recording import BenchLimits
 from playhead.inspect.bench.report import BenchJob, bench
 from playhead.inspect.bench.storage_speed import (
@@ -19,6 +21,7 @@ from playhead.inspect.bench.storage_speed import (
     probe_storage,
     stored_stamps,
 )
+from playhead.inspect.bench.text import BenchResults
 from playhead.inspect.bench.values import LoaderSettings
 from playhead.prepare import prepare
 from playhead.recipe.values import Fixed
@@ -116,3 +119,20 @@ def test_compressed_shards_are_read_as_they_are_stored(tmp_path: Path) -> None:
     assert found.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.gz"))
     report = bench(BenchJob(recipe, BenchLimits(steps=20, seconds=None)), LoaderSettings(workers=0))
     assert report.figures.probe.bytes_per_second > 0
+
+
+def test_trials_that_were_interrupted_keep_what_was_found_if_it_is_enough_for_a_verdict(tmp_path: Path) -> None:
+    recipe = world(tmp_path, num=20)
+
+    def interrupt(after: int) -> Callable[[str, int, int], None]:
+        def progress(_title: str, done: int, _total: int) -> None:
+            if done == after:
+                raise KeyboardInterrupt
+
+        return progress
+
+    found = measure_storage(recipe, limits=QUICK, progress=interrupt(2), stops=(KeyboardInterrupt,))
+    assert (found.stopped, len(found.trials)) == ("Ctrl-C", 2)
+    assert "The storage by itself" in page_of(BenchResults(None, found, None, "SIGINT"), "r.yaml")
+    with pytest.raises(KeyboardInterrupt):
+        measure_storage(recipe, limits=QUICK, progress=interrupt(1), stops=(KeyboardInterrupt,))

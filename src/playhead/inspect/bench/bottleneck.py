@@ -10,7 +10,8 @@ itself waited for bytes. The questions are asked in this order, and the first th
    a trainer, waits for batches that were made already do not count, up to a tenth of T: loading is not why.
 3. *delivery*: was no worker making the batch in more than half of the time waited (without the longest: something may
    happen once)? Then handing over is the limit: its own process plans, receives and hands out.
-4. *look-ahead*: is there capacity to spare? With a trainer: do W workers take less than 90 % of its time for a batch?
+4. *look-ahead*: is there capacity to spare? With a trainer: do W workers take less than 90 % of its time for a batch,
+   and were they busy for less than 90 % of theirs?
    Without one: were they busy for less than 70 % of W x T, and were waits over five medians for batches that took over
    five medians to make (again without the longest) most of the time waited? Then batches come at uneven times, and too
    few are made ahead for the slow ones. A batch of s seconds is hidden by s / (time of the trainer for a batch) batches
@@ -121,7 +122,7 @@ def _is_hidden(run: RunFigures) -> bool:
 
 def _has_capacity(run: RunFigures) -> bool:
     if run.is_trained:
-        return _missing_factor(run) < SPARE_FACTOR
+        return max(_missing_factor(run), run.busy_share) < SPARE_FACTOR
     return run.busy_share < BUSY_SHARE and run.uneven_seconds > run.wait_seconds / 2
 
 

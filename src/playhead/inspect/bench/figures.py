@@ -45,11 +45,12 @@ def measured_records(recording: Recording) -> tuple[list[BatchRecord], float]:
     records = recording.records
     first = min(recording.num_warm or 1, len(records) - 1)
     if first < 1:
+        ended, more_time = recording.has_ended, "give it more time or steps (--seconds, --steps)"
         raise TooFewBatchesError(
             "too few batches were delivered to say what limits loading",
-            found=f"{len(records)} in all",
+            found=f"{len(records)} in all{', then the stream ended' if ended else ''}",
             expected="at least 2",
-            fix="give it more time or steps (--seconds, --steps)",
+            fix="bench with more data, or with smaller batches" if ended else more_time,
         )
     return records[first:], records[first - 1].given
 
@@ -88,8 +89,8 @@ def figures_of(
         num_requests=sum(timing.num_requests for timing in timings),
         num_bytes=sum(timing.num_bytes for timing in timings),
         probe=probe,
-        cores_used=_loader_seconds(recording.memory) / seconds,
-        others_cores=_others_seconds(recording.memory) / seconds,
+        cores_used=min(cores, _loader_seconds(recording.memory) / seconds),  # in a short run the clocks differ
+        others_cores=min(cores, _others_seconds(recording.memory) / seconds),
         cores=cores,
         memory=memory_use(recording.memory or [read_use()]),
         is_trained=is_trained,

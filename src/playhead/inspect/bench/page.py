@@ -158,6 +158,8 @@ def _storage(speed: StorageSpeed) -> str:
     plots = []
     for pattern in ("sequential", "random"):
         trials = [trial for trial in speed.trials if trial.pattern == pattern and trial.threads == 1]
+        if not trials and speed.stopped:
+            continue
         trials = trials if len(trials) > 1 else [trial for trial in speed.trials if trial.pattern == pattern]
         values = [(str(trial.processes * trial.threads), trial.bytes_per_second / 1e6) for trial in trials]
         plots.append(_curve(values, f"MB a second by readers, {pattern}", [False] * len(values)))

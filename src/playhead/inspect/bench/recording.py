@@ -62,6 +62,7 @@ class Recording:
     num_warm: int = 0  # the records that do not count: of workers that had just started
     num_steps: int = 0
     copied_bytes: int = 0
+    has_ended: bool = False  # the stream, before a limit
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -109,6 +110,8 @@ def record(
                     break
             if pause:
                 time.sleep(max(0.0, now + pause - time.monotonic()))
+        else:
+            recording.has_ended = True
 
 
 class _Warming:

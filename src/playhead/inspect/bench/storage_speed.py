@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Literal, get_args
 
 import numpy as np
@@ -45,6 +46,7 @@ _ADDS = 1.25  # what doubling the readers must give
 _CORES_SHARE = 0.9
 _NUM_PIECES = 4096  # of a reader in a trial at most
 _NUM_PROBES = 8
+_FEWEST_TRIALS = 2  # for a verdict
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,9 @@ class StorageProbe:
 
 @dataclass(frozen=True)
 class StorageSpeed:
-    """The trials, who is the limit, and a sentence that says why. `again` is the share of bytes read more than once."""
+    """The trials, who is the limit, and a sentence that says why. `again` is the share of bytes read more than once,
+    `stopped` what interrupted them.
+    """
 
     trials: tuple[StorageTrial, ...]
     limit: Culprit
@@ -89,6 +93,7 @@ class StorageSpeed:
     num_files: int
     size_bytes: int
     again: float
+    stopped: str | None = None
 
 
 def probe_storage(files: Files, stamps: dict[str, Stamp]) -> StorageProbe:
@@ -121,8 +126,12 @@ def measure_storage(
     files: Files | None = None,
     limits: StorageLimits | None = None,
     progress: Callable[[str, int, int], None] = lambda *_: None,
+    stops: tuple[type[BaseException], ...] = (),
 ) -> StorageSpeed:
-    """Read the shards of a prepared recipe for a few seconds, with more and more readers."""
+    """Read the shards of a prepared recipe for a few seconds, with more and more readers.
+
+    An exception of `stops` ends it early, with what was found till then, if that is at least two trials.
+    """
     limits = limits or StorageLimits()
     storage = files or stored_files(recipe)
     stamps = stored_stamps(storage, map_tables(recipe, split, files).values())
@@ -134,19 +143,25 @@ def measure_storage(
     elif limits.readers[-1] > 1:
         groups.append((1, limits.readers[-1]))
     trials: list[StorageTrial] = []
-    with readers_of(storage) as readers:
-        for pattern in get_args(Pattern):
-            for number, (processes, threads) in enumerate(groups):
-                progress(f"{pattern} reading", len(trials), 2 * len(groups))
-                jobs = [
-                    ReadJob(pieces, threads, time.monotonic(), limits.seconds, limits.max_bytes // processes)
-                    for pieces in _pieces(pattern, stamps, processes, number / len(groups))
-                ]
-                found = [read_job(storage, jobs[0])] if processes == 1 and threads > 1 else readers.run(jobs)
-                trials.append(_trial(pattern, processes, threads, found))
+    stopped = None
+    try:
+        with readers_of(storage) as readers:
+            for pattern in get_args(Pattern):
+                for number, (processes, threads) in enumerate(groups):
+                    progress(f"{pattern} reading", len(trials), 2 * len(groups))
+                    jobs = [
+                        ReadJob(pieces, threads, time.monotonic(), limits.seconds, limits.max_bytes // processes)
+                        for pieces in _pieces(pattern, stamps, processes, number / len(groups))
+                    ]
+                    found = [read_job(storage, jobs[0])] if processes == 1 and threads > 1 else readers.run(jobs)
+                    trials.append(_trial(pattern, processes, threads, found))
+    except stops as error:
+        if len(trials) < _FEWEST_TRIALS:
+            raise
+        stopped = getattr(error, "name", "Ctrl-C")
     size = sum(stamp.size for stamp in stamps.values())
     again = 1 - size / max(size, sum(trial.num_bytes for trial in trials if trial.pattern == "sequential"))
-    return StorageSpeed(tuple(trials), *judge_storage(trials, num_cores()), len(stamps), size, again)
+    return StorageSpeed(tuple(trials), *judge_storage(trials, num_cores()), len(stamps), size, again, stopped)
 
 
 def stored_stamps(files: Files, tables: Iterable[Table]) -> dict[str, Stamp]:
@@ -207,7 +222,9 @@ def _trial(pattern: Pattern, processes: int, threads: int, found: Sequence[ReadR
 
 
 def _pieces(pattern: Pattern, stamps: dict[str, Stamp], num: int, start: float) -> list[tuple[FileSpan, ...]]:
-    """The pieces of each reader. Sequential ones begin apart from each other, and elsewhere in each trial."""
+    """The pieces of each reader. Sequential ones begin apart from each other, and elsewhere in each trial; small files
+    are read again and again.
+    """
     if pattern == "random":
         keys = [key("bench", "storage", num, reader, round(1000 * start)) for reader in range(num)]
         return [_random_pieces(stamps, RANDOM_BYTES, _NUM_PIECES, each) for each in keys]
@@ -217,4 +234,4 @@ def _pieces(pattern: Pattern, stamps: dict[str, Stamp], num: int, start: float) 
         for first in range(0, stamp.size, SEQUENTIAL_BYTES)
     ]
     begins = [int(len(every) * ((start + reader / num) % 1.0)) for reader in range(num)]
-    return [tuple((every[begin:] + every[:begin])[:_NUM_PIECES]) for begin in begins]
+    return [tuple(islice(cycle(every[begin:] + every[:begin]), _NUM_PIECES)) for begin in begins]

@@ -76,15 +76,15 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
     return [*facts, ("memory", used)]
 
 
-def worker_cells(row: WorkerRow, seconds: float) -> list[str]:
-    """A row of the table of stages, in seconds."""
+def worker_cells(row: WorkerRow, seconds: float, digits: int = 3) -> list[str]:
+    """A row of the table of stages, in seconds with so many digits after the point."""
     numbers = [*(row.stages[name] for name in STAGES), row.other, row.idle, row.ahead, row.waited_for]
     return [
         "all" if row.worker is None else str(row.worker),
         "" if row.process is None else str(row.process),
         f"{row.batches:,}",
-        *(f"{number:.3f}" for number in numbers),
-        f"{row.num_bytes / seconds / 1e6:,.2f}",
+        *(f"{number:.{digits}f}" for number in numbers),
+        f"{row.num_bytes / seconds / 1e6:,.{digits - 1}f}",
     ]
 
 
