@@ -31,7 +31,7 @@ from playhead.deal import Identity
 from playhead.feed.cache_member import CacheWarning, join_cache
 from playhead.inspect.cache import cache_stat
 from playhead.read.cache_filler import filling
-from playhead.store.shard_cache.directory import FILLER_LOCK, locked, open_directory
+from playhead.store.shard_cache.directory import FILLER_LOCK, CacheDirectory, locked, open_directory
 from slow_proxy import Network, SlowProxy, slow_proxy
 
 PATIENCE_SECONDS = 240
@@ -217,6 +217,25 @@ def test_a_filler_killed_in_mid_copy_is_replaced_and_leaves_no_part(
                     wait_until(lambda first=first: loader._cache._filler is not first)
             check(recipe, loader, found, expected)
     assert counts_of(recipe)["copied_units"] >= 8
+
+
+def test_a_filler_that_is_killed_again_and_again_is_replaced_while_it_gets_on(data: Path, tmp_path: Path) -> None:
+    """Each finds the copies of the last one gone, so that it has something to copy."""
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    with Loader(recipe) as loader:
+        cursor = loader._position.cursor
+    member = join_cache(recipe, None, Identity(0, 1, "given"), cursor, size_of(data))
+    try:
+        for number in range(7):
+            wait_for(lambda number=number: counts_of(recipe)["copied_units"] == 12 * (number + 1))
+            for unit in CacheDirectory(Path(recipe.shard_cache.dir)).stored():
+                unit.path.unlink(missing_ok=True)
+            filler = member._filler
+            os.kill(filler.pid, signal.SIGKILL)
+            wait_for(lambda filler=filler: member._filler is not filler)
+        assert member._messages == []
+    finally:
+        member.close()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import warnings
 from contextlib import suppress
 from threading import Event, Lock, Thread
@@ -20,13 +19,13 @@ from playhead.errors import StoreError
 from playhead.plan.cursor import Cursor
 from playhead.read.cache_filler.copying import remove_parts
 from playhead.recipe.values import Recipe
+from playhead.store.shard_cache.counters import sum_counters
 from playhead.store.shard_cache.directory import FILLER_LOCK, CacheDirectory, open_directory, release, try_lock
 from playhead.store.shard_cache.ranks import RankFile, RankRecord
 
 _POLL_SECONDS = 0.25
 _PATIENCE_SECONDS = 1.0  # for the filler to end by itself: it may be killed at any moment
 _MOST_FAILURES = 5  # one after another
-_LONG_SECONDS = 60.0  # a filler that ran so long did not fail to start
 
 
 class CacheWarning(UserWarning):
@@ -106,27 +105,30 @@ class CacheMember:
             filler.wait()
 
     def _watch(self) -> None:
-        """Start a filler whenever there is none."""
+        """Start a filler whenever there is none, unless several have ended before they copied anything."""
         failures = 0
-        problem = "its filler ended unexpectedly"
         while failures < _MOST_FAILURES and not self._stopped.is_set():
-            began = time.monotonic()
+            problem = "its filler ended unexpectedly"
             try:
-                ended = self._fill()
+                copied = self._fill()
             except OSError as error:
-                ended, problem = True, str(error)
-            if ended:
-                failures = failures + 1 if time.monotonic() - began < _LONG_SECONDS else 0
+                copied, problem = False, str(error)
+            if copied is not None:
+                failures = 0 if copied else failures + 1
             self._stopped.wait(_POLL_SECONDS)
         if not self._stopped.is_set():
             self._messages.append(f"the shard cache is not filled any more: {problem}, {failures} times")
 
-    def _fill(self) -> bool:
-        """Run a filler to its end if there is none; returns whether there was none."""
+    def _copied_bytes(self) -> int:
+        counts = sum_counters(self._directory)
+        return counts.copied_bytes + counts.kept_bytes
+
+    def _fill(self) -> bool | None:
+        """Run a filler to its end; returns whether it copied anything, None where another rank has started one."""
         with _starting:
             lock = try_lock(self._directory.root / FILLER_LOCK)
             if lock is None:
-                return False
+                return None
             try:
                 self._filler = _start_filler(self._directory, lock)
             finally:
@@ -136,10 +138,11 @@ class CacheMember:
         assert self._filler.stdin is not None
         assert self._filler.stdout is not None
         with self._filler.stdin, self._filler.stdout as lines:
+            before = self._copied_bytes()
             for line in lines:
                 self._messages.append(line.decode("utf-8", "replace").rstrip("\n"))
         self._filler.wait()
-        return True
+        return self._copied_bytes() > before
 
 
 _all: WeakSet[CacheMember] = WeakSet()
