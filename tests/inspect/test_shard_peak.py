@@ -133,6 +133,14 @@ def test_shards_of_a_blend_are_counted_by_the_share_of_their_source(tmp_path: Pa
         assert found[1] <= peak.num_bytes
 
 
+def test_a_shard_that_two_epochs_use_at_a_time_is_one(tmp_path: Path) -> None:
+    """A cache has one copy of it."""
+    source = {**write_text(tmp_path, "a", [[3] * 9, [4] * 11]), "shuffle": "shards", "shuffle_group": 8}
+    recipe = recipe_in(tmp_path, source, lanes=2, window_size=200)
+    peak = peak_of(recipe, prepared(recipe), 0)
+    assert (peak.num_shards, peak.num_bytes) == (2, sum(path.stat().st_size for path in tmp_path.glob("a-*.jsonl")))
+
+
 def test_sources_that_are_not_shuffled_by_shards_have_no_peak(tmp_path: Path) -> None:
     recipe = recipe_in(tmp_path, write_text(tmp_path, "a", [[3] * 9, [4] * 9]))
     plan = prepared(recipe)

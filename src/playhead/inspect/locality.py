@@ -10,7 +10,7 @@ import numpy as np
 
 from playhead.index.table import Table
 from playhead.inspect.mixing import source_mixing
-from playhead.inspect.shard_peak import shard_peak, unit_bytes
+from playhead.inspect.shard_peak import shard_peak
 from playhead.plan.plan import Plan
 from playhead.recipe.tree import with_sources
 from playhead.recipe.values import Recipe, Source
@@ -78,16 +78,14 @@ def _of_stream(plans: list[Plan], stream: int, tables: Mapping[str, Table]) -> t
 def _figures(
     plan: Plan, stream: int, sources: list[int], tables: Mapping[str, Table], *, is_own: bool
 ) -> list[ShuffleFigures]:
-    """The figures of some sources in one plan. In use are shards, whatever the epoch: never more than there are."""
+    """The figures of some sources in one plan."""
     found = []
     part = plan.streams[stream]
     for source, mixing in zip(sources, source_mixing(plan, stream, sources), strict=True):
-        order, table = part.orders[source], tables[part.source_names[source]]
-        sizes = unit_bytes(table, order)[order.shard_rows > 0]
-        peak = shard_peak(part, source, table)
-        in_use = min(peak.num_shards, len(sizes)), min(peak.num_bytes, int(sizes.sum()))
+        order = part.orders[source]
+        peak = shard_peak(part, source, tables[part.source_names[source]])
         group = min(order.group, len(order.shard_rows)) if order.shuffle == "shards" else None
-        found.append(ShuffleFigures(order.shuffle, group, mixing, *in_use, chosen=is_own))
+        found.append(ShuffleFigures(order.shuffle, group, mixing, peak.num_shards, peak.num_bytes, chosen=is_own))
     return found
 
 

@@ -25,7 +25,7 @@ _MANY_BLOCKS = 1 << 10
 
 @dataclass(frozen=True)
 class ShardPeak:
-    """The most shards of a source that are in use at a time, and the most bytes.
+    """The most shards of a source that are in use at a time, and the most bytes. A shard is one in all epochs.
 
     With `unit` block, blocks are counted.
     """
@@ -55,8 +55,8 @@ def shard_peak(stream: Stream, source: int, table: Table) -> ShardPeak:
     if order.shuffle != "global":
         order = order if order.shuffle == "shards" else replace(order, group=1)
         epochs_meet = not segment.pieces[0].blend.pass_draws
-        count = most_shards(order, _most_draws(segment, source), epochs_meet=epochs_meet)
-    return ShardPeak(stream.source_names[source], count, _largest(sizes, count), table.unit)
+        count = min(count, most_shards(order, _most_draws(segment, source), epochs_meet=epochs_meet))
+    return ShardPeak(stream.source_names[source], count, int(np.sort(sizes)[::-1][:count].sum()), table.unit)
 
 
 def most_shards(order: SourceOrder, num_draws: int, *, epochs_meet: bool) -> int:
@@ -117,9 +117,3 @@ def unit_bytes(table: Table, order: SourceOrder) -> IntArray:
     begins = np.flatnonzero(first[: len(first) - count] == order.first_row)
     begin = next(i for i in begins.tolist() if np.array_equal(table.unit_rows[i : i + count], order.shard_rows))
     return table.unit_bytes[begin : begin + count]
-
-
-def _largest(sizes: IntArray, count: int) -> int:
-    """The bytes of the `count` largest shards; beyond all shards they are counted again, as of another epoch."""
-    epochs, rest = divmod(count, len(sizes))
-    return epochs * int(sizes.sum()) + int(np.sort(sizes)[::-1][:rest].sum())

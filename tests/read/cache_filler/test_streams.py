@@ -11,6 +11,7 @@ import pytest
 
 from cached_runs import ROWS_IN_SHARD, by_shards, recipe_of, write_shards
 from playhead import Recipe
+from playhead.read.cache_filler import filling
 from playhead.read.cache_filler.fetch_order import FetchOrder
 from playhead.read.cache_filler.filling import _AHEAD, Filler, _Member
 from playhead.read.cache_filler.streams import CachedStream, StreamKey
@@ -81,6 +82,34 @@ def test_an_endless_stream_over_less_than_the_cache_is_planned_a_few_times_the_s
     assert member.order.ahead_bytes == sum(sum(needs.values()) for needs in planned.values())
     member.order.advance(member.planned_to)
     assert (member.order.ahead_bytes, member.order.known_bytes, member.order.num_uses) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("most_uses", [100_000, 50, 20, 14])
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_every_shard_is_fetched_once_an_epoch_however_little_of_it_is_planned_when_it_is_first_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, most_uses: int
+) -> None:
+    """Of far more shards than have room: each is worth its fetch, for all of it is read in a few steps."""
+    monkeypatch.setattr(filling, "_MOST_USES", most_uses)
+    data = tmp_path / "data"
+    write_shards(data, num_shards=24)
+    stream = open_stream(recipe_of(data, tmp_path, data, {}, **by_shards(2), epochs=epochs))
+    order = FetchOrder(5 * max(path.stat().st_size for path in data.iterdir()), lead_bytes=300_000)
+    rank = LiveRank("0", RankRecord("", None, 0, 1, tuple(stream.start().to_record()), 0), 0)
+    member = _Member(stream, [rank], order)
+    fetched = []
+    num_steps = 24 * ROWS_IN_SHARD * epochs // 16
+    for step in range(num_steps):
+        planned = True
+        while planned:
+            planned = member.plan_some()
+            member.decide_some(all_known=not planned)
+        while member.next_ready() is not None:
+            fetched.append(member.decided[0].unit)
+            member.take()
+        member.advance([LiveRank("0", rank.about, step + 1)])
+    assert max(fetched.count(unit) for unit in {*fetched}) <= epochs
+    assert 24 * epochs - 5 * (epochs - 1) <= len(fetched) <= 24 * epochs
 
 
 def test_of_streams_with_other_units_only_what_can_be_fetched_at_once_is_awaited(tmp_path: Path) -> None:

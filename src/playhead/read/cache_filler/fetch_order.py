@@ -49,7 +49,7 @@ class FetchOrder:
         self.max_bytes, self.lead_bytes = max_bytes, lead_bytes
         self._uses: dict[Unit, _Uses] = {}
         self._planned: deque[tuple[int, int, tuple[Unit, ...]]] = deque()  # what steps need that are not delivered
-        self._undecided: deque[tuple[int, deque[Unit]]] = deque()
+        self._undecided: deque[tuple[int, int, deque[Unit]]] = deque()
         self._now = self._step = 0
         self._numbers = count()
         self._furthest: list[tuple[float, int, Unit]] = []  # a heap; entries are corrected when they are taken
@@ -60,16 +60,12 @@ class FetchOrder:
         self.num_uses = 0
         self.known_bytes = 0  # of all units with a planned use
         self.ahead_bytes = 0  # read by planned steps that are not delivered
+        self.undecided_bytes = 0  # read by planned steps that are not decided
         for unit in [*resident, *self._unchecked]:
             self._admit(unit)
 
     def __contains__(self, unit: Unit) -> bool:
         return unit in self._resident
-
-    @property
-    def has_undecided(self) -> bool:
-        """Whether a planned step is not decided yet."""
-        return bool(self._undecided)
 
     def add(self, step: int, needs: Mapping[Unit, int]) -> None:
         """What the next step reads: units in order of need, each with the bytes read of it."""
@@ -85,7 +81,8 @@ class FetchOrder:
         self.ahead_bytes += num_bytes
         self.num_uses += len(needs)
         self._planned.append((step, num_bytes, tuple(needs)))
-        self._undecided.append((step, deque(needs)))
+        self.undecided_bytes += num_bytes
+        self._undecided.append((step, num_bytes, deque(needs)))
 
     def advance(self, now: int) -> None:
         """Forget what steps before `now` needed: they were delivered."""
@@ -93,7 +90,7 @@ class FetchOrder:
             return
         self._now = now
         while self._undecided and self._undecided[0][0] < now:
-            self._undecided.popleft()
+            self._decide()
         while self._planned and self._planned[0][0] < now:
             _, num_bytes, units = self._planned.popleft()
             self.ahead_bytes -= num_bytes
@@ -114,13 +111,18 @@ class FetchOrder:
         uses = self._uses.get(unit)
         return inf if uses is None else uses.next(after)
 
-    def next_fetch(self, *, all_known: bool) -> Fetch | None:
-        """The next fetch; None where all planned steps are decided.
+    def _decide(self) -> None:
+        """Done with the first undecided step."""
+        self.undecided_bytes -= self._undecided.popleft()[1]
 
-        `all_known` says that no more will be planned for now: before, nothing is evicted.
+    def next_fetch(self, *, all_known: bool, beyond: int = 0) -> Fetch | None:
+        """The next fetch; None where all planned steps are decided, or none can be for now.
+
+        `all_known` says that no more will be planned for now: before, nothing is evicted; nor where undecided steps
+        read less than `beyond` bytes, if more is still to be planned: what a unit is worth would not be known.
         """
         while self._undecided:
-            step, units = self._undecided[0]
+            step, _, units = self._undecided[0]
             self._step = step
             while units:
                 unit = units[0]
@@ -131,14 +133,15 @@ class FetchOrder:
                         self._unchecked.remove(unit)
                         return Fetch(unit, step)
                     continue
-                if self.num_bytes + unit.size > self.max_bytes and not all_known:
+                may_evict = all_known and self.undecided_bytes >= beyond
+                if self.num_bytes + unit.size > self.max_bytes and not may_evict:
                     return None
                 units.popleft()
                 victims = self._victims(unit, step)
                 if victims is not None:
                     self._admit(unit)
                     return Fetch(unit, step, victims)
-            self._undecided.popleft()
+            self._decide()
         return None
 
     def lose(self, unit: Unit) -> None:

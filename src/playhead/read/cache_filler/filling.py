@@ -29,6 +29,7 @@ _IDLE_SECONDS = 0.02
 _STEPS_AT_A_TIME = 8
 _MOST_USES = 100_000  # planned ahead: seconds of planning, and some tens of megabytes
 _AHEAD = 3  # times the space is read in what is planned ahead, where all files are not twice the space
+_BEYOND_SHARE = 0.75  # of what is planned ahead is behind the step that is decided, where less than the space is
 _MOST_DECIDED = 256  # fetches of a stream that wait to be carried out
 _LEAD_SHARE = 0.5  # of the space: with room for two groups of shards, one of them is copied while the other is read
 _FULL_SHARE = 0.95  # of what was on a disk when it was full
@@ -61,7 +62,7 @@ class _Member:
         for _ in range(_STEPS_AT_A_TIME):
             if self._steps is None or self.order.num_uses >= _MOST_USES:
                 return False
-            if self.order.has_undecided and self._sees_enough():
+            if self._sees_enough():
                 return False
             if look_ahead is not None and self.planned_to > self.now + look_ahead:
                 return False
@@ -76,12 +77,19 @@ class _Member:
         return True
 
     def _sees_enough(self) -> bool:
-        """Whether enough is planned: what has no use in it is needed later than anything that would be evicted."""
-        most = self.order.max_bytes
-        return self.order.known_bytes >= 2 * most or self.order.ahead_bytes >= _AHEAD * most
+        """Whether enough is planned: what has no use in it is needed later than anything that would be evicted, and
+        of a unit that is to be decided, its uses are planned.
+        """
+        order, most = self.order, self.order.max_bytes
+        return order.undecided_bytes >= most and (order.known_bytes >= 2 * most or order.ahead_bytes >= _AHEAD * most)
 
     def decide_some(self, *, all_known: bool) -> None:
-        while len(self.decided) < _MOST_DECIDED and (fetch := self.order.next_fetch(all_known=all_known)) is not None:
+        order = self.order
+        beyond = 0 if self._steps is None else int(min(order.max_bytes, _BEYOND_SHARE * order.ahead_bytes))
+        while len(self.decided) < _MOST_DECIDED:
+            fetch = order.next_fetch(all_known=all_known, beyond=beyond)
+            if fetch is None:
+                break
             self.decided.append(fetch)
             self.fetch_steps[fetch.unit] = fetch.step
             self.leaving.update(fetch.victims)
