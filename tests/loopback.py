@@ -103,6 +103,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 - as http.server names it
 
+    def do_PUT(self) -> None:
+        """Create an object where there is none."""
+        served, path = self.served, unquote(urlsplit(self.path).path)
+        served.requests.append(f"PUT {self.path}")
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if path in served.objects:
+            self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            return
+        served.objects[path] = data
+        self._answer(200, b"", {"ETag": '"created"'})
+
     def _object(self, data: bytes) -> None:
         about = {
             "ETag": f'"{hashlib.sha256(data).hexdigest()[:16]}"',
@@ -153,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         self.served.sent_bytes += len(body)
-        if self.served.cuts and 200 <= status < 300:
+        if self.served.cuts and (200 <= status < 300 or (status == 412 and body)):
             self.wfile.write(body[: self.served.cuts.pop(0)])
             self.close_connection = True
             return

@@ -24,6 +24,11 @@ _ENDPOINTS = {
 _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
 _REFUSED = ("401 Unauthorized", "403 Forbidden")  # a refused listing has no specific exception
 _NO_CONNECTION = ("error sending request", "builder error", "timed out")
+_HALF_AN_ANSWER = "response body error"
+
+
+class NoAnswerError(StoreError):
+    """An answer was lost on the way: whether what was asked for was done is not known."""
 
 
 @contextmanager
@@ -89,10 +94,11 @@ def explained(
         settings = (
             f"; the endpoint is set by {_ENDPOINTS[kind]}, or by `store` of the source" if kind in _ENDPOINTS else ""
         )
-        return StoreError(
+        return NoAnswerError(
             f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{settings}"
         )
     done = "read" if doing == "read" else "written"
-    return StoreError(
+    kind_of_error = NoAnswerError if _HALF_AN_ANSWER in answer else StoreError
+    return kind_of_error(
         f"{url}: cannot be {done}", found=answer, fix="try again; if it persists, ask the store's operator"
     )
