@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         if served.silent_seconds:
             time.sleep(served.silent_seconds)
         if served.statuses and (status := served.statuses.pop(0)) != 200:
-            self._answer(status, b"<Error><Code>Broken</Code></Error>")
+            self._answer(status, b"<Error><Code>Broken</Code>\n<Token-0>a-secret</Token-0></Error>")
         elif "list-type" in query:
             self._answer(200, self._listing(path, query), {"Content-Type": "application/xml"})
         elif path not in served.objects:
