@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         if served.silent_seconds:
             time.sleep(served.silent_seconds)
         if (status := served.next_of(served.statuses)) not in (None, 200):
-            self._answer(status, b"<Error><Code>Broken</Code></Error>")
+            self._answer(status, b"<Error><Code>Broken</Code>\n<Token-0>a-secret</Token-0></Error>")
         elif "list-type" in query:
             self._answer(200, self._listing(path, query), {"Content-Type": "application/xml"})
         elif path not in served.objects:
@@ -127,6 +127,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._object(served.objects[path])
 
     do_HEAD = do_GET  # noqa: N815 - as http.server names it
+
+    def do_PUT(self) -> None:
+        """Create an object where there is none."""
+        served, path = self.served, unquote(urlsplit(self.path).path)
+        served.requests.append(f"PUT {self.path}")
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if path in served.objects:
+            self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            return
+        served.objects[path] = data
+        self._answer(200, b"", {"ETag": '"created"'})
 
     def _object(self, data: bytes) -> None:
         about = {
@@ -178,7 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         self.served.send(len(body))
-        cut = self.served.next_of(self.served.cuts) if 200 <= status < 300 else None
+        can_be_cut = 200 <= status < 300 or (status == 412 and body)
+        cut = self.served.next_of(self.served.cuts) if can_be_cut else None
         self.wfile.write(body[:cut])
         if cut is not None:
             self.close_connection = True

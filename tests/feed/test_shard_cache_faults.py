@@ -227,12 +227,12 @@ def test_a_filler_that_is_killed_again_and_again_is_replaced_while_it_gets_on(da
     member = join_cache(recipe, None, Identity(0, 1, "given"), cursor, size_of(data))
     try:
         for number in range(7):
-            wait_for(lambda number=number: counts_of(recipe)["copied_units"] == 12 * (number + 1))
+            wait_until(lambda number=number: counts_of(recipe)["copied_units"] == 12 * (number + 1))
             for unit in CacheDirectory(Path(recipe.shard_cache.dir)).stored():
                 unit.path.unlink(missing_ok=True)
             filler = member._filler
             os.kill(filler.pid, signal.SIGKILL)
-            wait_for(lambda filler=filler: member._filler is not filler)
+            wait_until(lambda filler=filler: member._filler is not filler)
         assert member._messages == []
     finally:
         member.close()

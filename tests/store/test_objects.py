@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from loopback import serving
 from playhead.errors import DataError, RecipeError, StoreError
 from playhead.store import RemoteFiles, clients, list_files, objects, open_file, scheme_files
 from playhead.store.objects import (
@@ -102,6 +104,20 @@ def test_writing_over_an_unreliable_network_ends_with_the_bytes(server: S3, buck
         for number in range(6):
             assert create(f"{bucket}/{number}", bytes([number]) * 5_000, stores)
             assert is_same(f"{bucket}/{number}", bytes([number]) * 5_000, stores)
+
+
+@pytest.mark.parametrize("there", [b"one", b"two"])
+def test_an_answer_that_is_cut_short_does_not_say_whether_an_object_was_written(
+    monkeypatch: pytest.MonkeyPatch, there: bytes
+) -> None:
+    with serving({"/bucket/a": there}) as loopback:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        for name, value in loopback.environment().items():
+            monkeypatch.setenv(name, value)
+        loopback.cuts[:] = [3]
+        assert create("s3://bucket/a", b"one") == (there == b"one")
+        assert sum(request.startswith("PUT") for request in loopback.requests) == 2
 
 
 def test_objects_are_listed_over_pages_and_removed(bucket: str, stores: clients.Stores) -> None:

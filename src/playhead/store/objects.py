@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,17 +18,18 @@ from playhead.store.addresses import Address, address_of, is_store_url
 from playhead.store.clients import (
     FIRST_WAIT_SECONDS,
     LONGEST_WAIT_SECONDS,
+    MOST_RETRIES,
     NO_STORES,
+    RETRY_SECONDS,
     Stores,
     client_of,
 )
 from playhead.store.files import Files, open_file
 from playhead.store.pieces import MOST_BYTES
 from playhead.store.remote import RemoteFiles, list_remote
-from playhead.store.remote_errors import asking
+from playhead.store.remote_errors import NoAnswerError, asking
 
 WRITABLE = ("s3", "gs", "az", "abfs", "abfss")
-_MORE_ATTEMPTS = 3  # each is what the client calls one, with attempts of its own where it may
 LARGE_BYTES = 1 << 28  # sent in parts, which no store can make conditional; smaller ones are held in memory
 
 R = TypeVar("R")
@@ -181,13 +183,12 @@ def _put(url: str, content: bytes | Path, how: dict[str, Any], stores: Stores) -
 
 def _again(put: Callable[[], R]) -> R:
     """Clients do not repeat a conditional request whose answer was lost: here what was written is compared."""
-    wait = FIRST_WAIT_SECONDS
-    for _ in range(_MORE_ATTEMPTS):
-        try:
+    end, wait = time.monotonic() + RETRY_SECONDS, FIRST_WAIT_SECONDS
+    for _ in range(MOST_RETRIES):
+        with suppress(NoAnswerError):
             return put()
-        except StoreError as error:
-            if "cannot be reached" not in error.problem:
-                raise
+        if time.monotonic() > end:
+            break
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
         wait = min(2 * wait, LONGEST_WAIT_SECONDS)
     return put()

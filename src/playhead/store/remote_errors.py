@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -24,6 +25,13 @@ _ENDPOINTS = {
 _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
 _REFUSED = ("401 Unauthorized", "403 Forbidden")  # a refused listing has no specific exception
 _NO_CONNECTION = ("error sending request", "builder error", "timed out")
+_HALF_AN_ANSWER = "response body error"
+_BODY = re.compile(r"(status code: \d{3} [^:<\n]*):.*", re.DOTALL)
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+
+
+class NoAnswerError(StoreError):
+    """An answer was lost on the way: whether what was asked for was done is not known."""
 
 
 @contextmanager
@@ -52,7 +60,7 @@ def explained(
 ) -> DataError | StoreError:
     from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
-    answer = without_queries(str(error).partition("\n")[0])
+    answer = without_queries(_without_body(str(error)).partition("\n")[0])
     kind = "az" if address.scheme.startswith("ab") else address.scheme
     if "405 Method Not Allowed" in answer:  # which obstore takes for a missing object
         return StoreError(
@@ -89,10 +97,17 @@ def explained(
         settings = (
             f"; the endpoint is set by {_ENDPOINTS[kind]}, or by `store` of the source" if kind in _ENDPOINTS else ""
         )
-        return StoreError(
+        return NoAnswerError(
             f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{settings}"
         )
     done = "read" if doing == "read" else "written"
-    return StoreError(
+    kind_of_error = NoAnswerError if _HALF_AN_ANSWER in answer else StoreError
+    return kind_of_error(
         f"{url}: cannot be {done}", found=answer, fix="try again; if it persists, ask the store's operator"
     )
+
+
+def _without_body(text: str) -> str:
+    """An error of a client with the code in place of the server's words, which may repeat keys and tokens."""
+    code = _CODE.search(text)
+    return _BODY.sub(rf"\1 ({code[1]})" if code else r"\1", text)
