@@ -160,6 +160,23 @@ def test_a_wait_far_above_the_median_is_pinned_to_its_stage_and_file(recipe: Rec
     assert slow[0].worker == 0
 
 
+def test_a_fork_that_makes_batches_is_timed_under_its_own_process(recipe: Recipe) -> None:
+    loader = Loader(recipe, rank=0, world_size=1)
+    watched(loader, 1)
+    reader, writer = os.pipe()
+    if not (child := os.fork()):
+        found = 0
+        try:
+            found = watched(loader, 1)[0][0].process
+        finally:
+            os.write(writer, str(found).encode())
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(reader, 20)) == child
+    os.close(reader)
+    os.close(writer)
+
+
 class SlowAt:
     """One request takes very long."""
 
