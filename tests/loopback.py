@@ -35,7 +35,8 @@ class Loopback:
     shortened: int = 0  # bytes that are missing in answers to ranges
     silent_seconds: float = 0.0  # before every answer
     refuses_conditions: bool = False  # whatever the tag is
-    meeting: Barrier | None = None  # GETs are answered when so many are in flight together
+    meeting: Barrier | None = None  # requests of a kind are answered when so many are in flight together
+    meets: str = "GET"
     most_bytes: int | None = None  # of bodies; when so many were sent, answers wait until this is None
     requests: list[str] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)  # statuses
@@ -113,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         served, address = self.served, urlsplit(self.path)
         path, query = unquote(address.path), parse_qs(address.query)
         served.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
-        if served.meeting is not None and self.command == "GET":
+        if served.meeting is not None and self.command == served.meets:
             served.meeting.wait(PATIENCE_SECONDS)
         if served.silent_seconds:
             time.sleep(served.silent_seconds)
