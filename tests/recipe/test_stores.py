@@ -106,12 +106,18 @@ def test_stores_are_in_no_fingerprint(tmp_path: Path, servers: list[Loopback]) -
 
 
 def test_fetch_reads_with_the_options_of_the_sources(tmp_path: Path, servers: list[Loopback]) -> None:
-    recipe = recipe_of(tmp_path, source("a", "s3://one/a.jsonl", store=options(servers[0])))
+    given = options(servers[0])
+    recipe = recipe_of(tmp_path, source("a", "s3://one/a.jsonl", store=given), stores={"s3://two": given})
     prepare(recipe)
     report = fetch(recipe, tmp_path / "copies")
     assert [file.path for file in report.files if file.kind == "shard"] == ["s3://one/a.jsonl"]
-    assert SECRET not in (tmp_path / "copies" / "recipe.yaml").read_text()
-    assert "env:KEY_OF_TEST" in (tmp_path / "copies" / "recipe.yaml").read_text()
+    written = (tmp_path / "copies" / "recipe.yaml").read_text()
+    assert SECRET not in written
+    assert given["endpoint_url"] not in written  # nothing is read from there
+    fetch(recipe, tmp_path / "manifests", manifests=True)
+    written = (tmp_path / "manifests" / "recipe.yaml").read_text()
+    assert SECRET not in written
+    assert written.count("env:KEY_OF_TEST") == 2
 
 
 def test_stores_that_only_rows_name_have_options_too(tmp_path: Path, servers: list[Loopback]) -> None:

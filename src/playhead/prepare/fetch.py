@@ -213,7 +213,8 @@ def _write_recipe(recipe: Recipe, target: Path, *, copies: bool, indexes: bool, 
     cache of them are left out.
     """
     if cache:
-        recipe = replace(with_sources(recipe, lambda source, _: replace(source, store={})), shard_cache=None)
+        recipe = with_sources(recipe, lambda source, _: replace(source, store={}))
+        recipe = replace(recipe, stores={}, shard_cache=None)
     places = {"copies": "." if copies else None, "indexes_root": INDEXES if indexes else None}
     places["cache_dir"] = CACHE if cache else None
     written = recipe.to_dict() | {name: place for name, place in places.items() if place is not None}
