@@ -1,16 +1,20 @@
 """A training loop on slow storage: Arrow shards behind 200 MB/s and 50 ms of latency, 100 ms and 8 MB a step.
 
-- playhead: `shuffle: shards` with a shard cache of two and a half groups of shards, and the same without a cache.
+- playhead: `shuffle: shards` with a shard cache that has room for two and a half groups of shards, and without a cache.
 - grain: the pipeline that reads such shards with Grain: every shard loaded when it is its turn (`ArrowShard`),
   `InterleaveIterDataset` over 8 of them, `WindowShuffleIterDataset`, `mp_prefetch` with as many workers.
 - lru: the bytes that a plain LRU cache of whole shards, of the same size, would have fetched for the same steps.
 
 Playhead makes some passes over the data, Grain one. Printed are the share of its time that the loop waited after the
 first step (and how much of that for batches that were not made yet, for which storage is the reason; the rest is the
-handing over of batches that were ready, while proxy, server, filler, workers and loop share the cores), the longest
-wait, the time to the first step, the bytes that the storage sent beside those of the shards, and the mixing score: how
-far apart rows that are neighbours in their shard come, where 1 is a uniform shuffle. nginx serves the shards on
-loopback; a proxy of our own (tests/slow_proxy.py) is the slow network.
+handing over of batches that were ready, while proxy, server, filler, workers and loop share the cores), the same from
+step 50 on, the longest wait, the time to the first step, the bytes that the storage sent beside those of the shards,
+and the mixing score: how far apart rows that are neighbours in their shard come, where 1 is a uniform shuffle. nginx
+serves the shards on loopback; a proxy of our own (tests/slow_proxy.py) is the slow network.
+
+Shards of 700 MB, of which 64 are 8 files under several names (too few bytes for a disk, too many for a score):
+
+    bench_slow_storage.py --shards 64 --distinct 8 --rows 2670 --epochs 1 --steps 900 --room 2.1 --without direct,grain
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ ROWS_PER_STEP = 32  # 8 MB
 BATCH_ROWS = 50
 STEP_SECONDS = 0.1
 GROUP = 8
+SETTLED = 50  # steps, after which the first group of shards has mostly come
 console = Console(width=120)
 
 
@@ -57,10 +62,12 @@ class Sizes:
     rows: int
     epochs: int
     workers: int
+    most_steps: int
+    num_distinct: int
 
     @property
     def num_steps(self) -> int:
-        return self.epochs * self.num_shards * self.rows // ROWS_PER_STEP
+        return min(self.most_steps, self.epochs * self.num_shards * self.rows // ROWS_PER_STEP)
 
 
 @dataclass(frozen=True)
@@ -69,16 +76,17 @@ class Run:
     first_seconds: float
     waited: float
     late: float | None  # of `waited`: for batches that were not made yet
+    settled: float  # the share that was waited from a later step on
     longest: float
     sent: float  # bytes that the storage sent, over those of the rows delivered
     order: list[tuple[int, int]]
 
 
 def write_shards(folder: Path, sizes: Sizes) -> None:
-    """Streams of record batches, as Hugging Face keeps them in its caches."""
+    """Streams of record batches, as Hugging Face keeps them in its caches; some may be links to others."""
     schema = pa.schema([("shard", pa.int32()), ("row", pa.int32()), ("tokens", pa.list_(pa.int32()))])
     noise = np.random.default_rng(0)
-    for shard in range(sizes.num_shards):
+    for shard in range(sizes.num_distinct):
         with pa.OSFile(str(folder / f"data-{shard:05}.arrow"), "wb") as file, pa.ipc.new_stream(file, schema) as stream:
             for first in range(0, sizes.rows, BATCH_ROWS):
                 rows = np.arange(first, min(first + BATCH_ROWS, sizes.rows), dtype=np.int32)
@@ -87,6 +95,8 @@ def write_shards(folder: Path, sizes: Sizes) -> None:
                 lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(tokens.reshape(-1)))
                 shards = pa.array(np.full(len(rows), shard, np.int32))
                 stream.write_batch(pa.record_batch([shards, pa.array(rows), lists], schema=schema))
+    for shard in range(sizes.num_distinct, sizes.num_shards):
+        (folder / f"data-{shard:05}.arrow").hardlink_to(folder / f"data-{shard % sizes.num_distinct:05}.arrow")
 
 
 def touch_memory(folder: Path, num_bytes: int) -> None:
@@ -109,7 +119,10 @@ def loop(name: str, batches: Iterable[tuple[Any, Any]], proxy: SlowProxy, num_st
     waits: list[float] = []
     late: list[float] = []
     order: list[tuple[int, int]] = []
-    for _ in range(num_steps):
+    settled = began
+    for step in range(num_steps):
+        if step == SETTLED:
+            settled = time.perf_counter()
         asked = time.perf_counter()
         batch = next(found, None)
         if batch is None:  # Grain makes one pass
@@ -120,10 +133,12 @@ def loop(name: str, batches: Iterable[tuple[Any, Any]], proxy: SlowProxy, num_st
             late.append(max(0.0, min(waits[-1], waits[-1] - (time.monotonic() - made[-1]))))
         order += zip(np.asarray(shards).tolist(), np.asarray(rows).tolist(), strict=True)
         time.sleep(STEP_SECONDS)
-    total = time.perf_counter() - began - waits[0] - STEP_SECONDS
+    ended = time.perf_counter()
+    total = ended - began - waits[0] - STEP_SECONDS
     sent = (proxy.counts()["bytes"] - before) / (len(order) * ROW_BYTES)
     share = sum(late[1:]) / total if made else None
-    return Run(name, waits[0], sum(waits[1:]) / total, share, max(waits[1:]), sent, order)
+    later = sum(waits[SETTLED:]) / (ended - settled)
+    return Run(name, waits[0], sum(waits[1:]) / total, share, later, max(waits[1:]), sent, order)
 
 
 def recipe_of(proxy: SlowProxy, work: Path, sizes: Sizes, cache_bytes: int | None) -> playhead.Recipe:
@@ -198,9 +213,11 @@ def lru_bytes(recipe: playhead.Recipe, num_steps: int, max_bytes: int) -> int:
     return fetched
 
 
-def mixing(order: list[tuple[int, int]], sizes: Sizes) -> float:
-    """The mixing score of the first epoch of a delivered order."""
+def mixing(order: list[tuple[int, int]], sizes: Sizes) -> float | None:
+    """The mixing score of the first epoch of a delivered order; None of a part of it, or of shards that are alike."""
     num_rows = sizes.num_shards * sizes.rows
+    if sizes.num_distinct < sizes.num_shards or len(order) < num_rows // ROWS_PER_STEP * ROWS_PER_STEP:
+        return None
     places = {row: place for place, row in enumerate(order[:num_rows])}
     pairs = [(place, places[shard, row + 1]) for (shard, row), place in places.items() if (shard, row + 1) in places]
     first, second = np.array(pairs, np.float64).T
@@ -213,13 +230,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=280, help="rows of 256 KiB in a shard")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--room", type=float, default=2.5, help="groups of shards that the cache has room for")
+    parser.add_argument("--steps", type=int, default=1 << 30, help="end after so many")
+    parser.add_argument("--distinct", type=int, default=0, help="so many different shards; the others are links")
     parser.add_argument("--without", default="", help="runs to leave out, separated by commas")
     given = parser.parse_args()
     if not has("nginx"):
         console.print("nginx is not installed")
         return
-    sizes = Sizes(given.shards, given.rows, given.epochs, given.workers)
-    cache_bytes = int(2.5 * GROUP * sizes.rows * (ROW_BYTES + 1024))
+    distinct = given.distinct or given.shards
+    sizes = Sizes(given.shards, given.rows, given.epochs, given.workers, given.steps, distinct)
+    cache_bytes = int(given.room * GROUP * sizes.rows * (ROW_BYTES + 1024))
     with tempfile.TemporaryDirectory() as folder:
         data, work = Path(folder, "data"), Path(folder, "work")
         data.mkdir()
@@ -243,7 +264,7 @@ def main() -> None:
             if "grain" not in left_out:
                 runs.append(run_grain(proxy, sizes))
             report(runs, sizes)
-            if "cache" not in left_out:
+            if "cache" not in left_out and sizes.num_steps < sizes.most_steps:  # else some was fetched for later steps
                 fetched = counts.copied_bytes + counts.direct_bytes
                 lru = lru_bytes(recipe, sizes.num_steps, cache_bytes)
                 console.print(
@@ -258,7 +279,8 @@ def report(runs: list[Run], sizes: Sizes) -> None:
         title=f"{sizes.num_shards} shards of {sizes.rows * ROW_BYTES / 1e6:.0f} MB, {sizes.num_steps} steps of "
         f"{ROWS_PER_STEP * ROW_BYTES / 1e6:.1f} MB, {sizes.workers} workers"
     )
-    for column in ("", "first step", "waited", "not made yet", "longest wait", "sent / delivered", "mixing score"):
+    late, after = "not made yet", f"after step {SETTLED}"
+    for column in ("", "first step", "waited", late, after, "longest wait", "sent / delivered", "mixing score"):
         table.add_column(column, justify="right" if column else "left")
     for run in runs:
         score = mixing(run.order, sizes)
@@ -267,9 +289,10 @@ def report(runs: list[Run], sizes: Sizes) -> None:
             f"{run.first_seconds:.2f} s",
             f"{100 * run.waited:.2f} %",
             "" if run.late is None else f"{100 * run.late:.2f} %",
+            f"{100 * run.settled:.2f} %",
             f"{run.longest:.2f} s",
             f"{run.sent:.2f}",
-            f"{score:.3f}",
+            "" if score is None else f"{score:.3f}",
         )
     console.print(table)
 

@@ -2,11 +2,13 @@
 
 - nginx over HTTP: ours (all ranges of a call in flight together, then one request that asks whether the object
   changed), four such calls at a time, ours range by range (one request after another, as one row at a time is read),
-  and fsspec's HTTP file system by `cat_ranges`, which has many in flight as well.
+  obstore's `get_ranges` by itself, on which ours is built, and fsspec's HTTP file system by `cat_ranges`, which has
+  many in flight as well.
 - SeaweedFS over S3: ours beside s3fs by `cat_ranges`. There the server is the limit.
 
 Ranges are drawn at random, the same for every way, and too far apart to be joined. `ratio` is over fsspec: the median
-over the turns of the rates of one turn. A server that is not installed is named and left out.
+over the turns of the rates of one turn; `CPU` is that of the reading process for a range. A server that is not
+installed is named and left out.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -61,35 +63,59 @@ def ours_one_by_one(files: Any, url: str) -> Way:
     return lambda firsts: [files.read(url, stamp, Ranges([first], [first + RANGE_BYTES]))[0] for first in firsts]
 
 
+def obstore_alone(url: str) -> Way:
+    import obstore
+
+    from playhead.store.addresses import address_of
+    from playhead.store.clients import client_of
+
+    address = address_of(url)
+    client = client_of(address, {})
+
+    def read(firsts: Sequence[int]) -> Sequence[Any]:
+        ends = [first + RANGE_BYTES for first in firsts]
+        return obstore.get_ranges(client, address.key, starts=firsts, ends=ends, coalesce=0)
+
+    return read
+
+
 def fsspec_ranges(system: Any, url: str) -> Way:
     return lambda firsts: system.cat_ranges(
         [url] * len(firsts), list(firsts), [first + RANGE_BYTES for first in firsts]
     )
 
 
-def rates(ways: dict[str, Way], data: bytes, num_ranges: int, turns: int) -> dict[str, list[float]]:
-    """Ranges in a second of each way, turn by turn; every byte is compared once."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
+class Turn(NamedTuple):
+    """Ranges in a second, and CPU seconds of this process for a range."""
+
+    rate: float
+    cpu: float
+
+
+def rates(ways: dict[str, Way], data: bytes, num_ranges: int, turns: int) -> dict[str, list[Turn]]:
+    """What each way gives, turn by turn; every byte is compared once."""
+    found: dict[str, list[Turn]] = {name: [] for name in ways}
     for turn in range(turns + 1):
         firsts = [
             slot * SLOT_BYTES for slot in random.Random(turn).sample(range(OBJECT_BYTES // SLOT_BYTES), num_ranges)
         ]
         for name, way in ways.items():
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             parts = way(firsts)
-            seconds = time.perf_counter() - start
+            seconds, used = time.perf_counter() - start, time.process_time() - used
             if turn == 0:  # the first turn makes connections, and is not counted
                 assert [bytes(part) for part in parts] == [data[first : first + RANGE_BYTES] for first in firsts], name
             else:
-                found[name].append(num_ranges / seconds)
+                found[name].append(Turn(num_ranges / seconds, used / num_ranges))
     return found
 
 
-def show(title: str, found: dict[str, list[float]], against: str) -> None:
-    table = Table("way", "ranges/s", "MB/s", "ratio", box=None, title=title, title_justify="left")
+def show(title: str, found: dict[str, list[Turn]], against: str) -> None:
+    table = Table("way", "ranges/s", "MB/s", "CPU", "ratio", box=None, title=title, title_justify="left")
     for name, each in found.items():
-        ratio = median(rate / other for rate, other in zip(each, found[against], strict=True))
-        table.add_row(name, f"{median(each):,.0f}", f"{median(each) * RANGE_BYTES / 1e6:,.0f}", f"{ratio:.2f}")
+        ratio = median(one.rate / other.rate for one, other in zip(each, found[against], strict=True))
+        rate, cpu = median(one.rate for one in each), median(one.cpu for one in each)
+        table.add_row(name, f"{rate:,.0f}", f"{rate * RANGE_BYTES / 1e6:,.0f}", f"{1e6 * cpu:.0f} us", f"{ratio:.2f}")
     console.print(table)
 
 
@@ -109,6 +135,7 @@ def over_http(folder: Path, data: bytes, num_ranges: int, turns: int) -> None:
             "Playhead": ours(JoiningFiles(SchemeFiles()), url),
             "Playhead, four calls at a time": ours_in_threads(JoiningFiles(SchemeFiles()), url),
             "Playhead, range by range": ours_one_by_one(RemoteFiles(), url),
+            "obstore by itself": obstore_alone(url),
             "fsspec": fsspec_ranges(system, url),
         }
         show("nginx, HTTP", rates(ways, data, num_ranges, turns), "fsspec")

@@ -22,6 +22,9 @@ def bench(
         int | None,
         typer.Option(min=0, max=1024, help="Threads of each worker that fetch ahead.  [default: the loader's]"),
     ] = None,
+    decode_threads: Annotated[
+        int, typer.Option(min=0, max=1024, help="Threads of each worker that help to decode audio and images.")
+    ] = 0,
     worker_kind: Annotated[Literal["process", "thread"], typer.Option(help="What workers are.")] = "process",
     step_seconds: Annotated[
         float, typer.Option(min=0, max=86_400, help="Simulate a trainer that takes so long for a step.")
@@ -63,7 +66,7 @@ def bench(
     limits = BenchLimits(steps, default if seconds is None else seconds, step_seconds)
     rank, world = (0, 1) if world is None else (rank or 0, world)
     job = BenchJob(Recipe.load(recipe), limits, split, rank, world, mock=mock)
-    settings = LoaderSettings(workers, lookahead, threads, worker_kind)
+    settings = LoaderSettings(workers, lookahead, threads, worker_kind, decode_threads)
     done = run_bench(job, settings, with_sweep=sweep, with_storage=storage)
     if html is not None:  # first: the pipe that is printed to may be closed
         write_page(done, recipe.name, html)

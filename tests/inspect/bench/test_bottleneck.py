@@ -72,7 +72,9 @@ def test_more_workers_are_recommended_only_where_a_core_is_free() -> None:
 def test_cores_that_others_use_are_not_free() -> None:
     busy = mostly("decode", cores=4.0, others_cores=2.0)
     assert judge(busy).change.startswith("no core is left for more workers")
-    assert judge(replace(busy, others_cores=0.0)).change == "raise workers from 2 to 4"
+    found = judge(replace(busy, others_cores=0.0))
+    assert found.change == "raise workers from 2 to 4"
+    assert any("decode threads" in note for note in found.also)
     assert judge(replace(busy, cores_used=0.1)).change == "raise workers from 2 to 4"  # they need none
 
 

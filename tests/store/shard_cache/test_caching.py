@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import count
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from playhead.errors import StoreError
 from playhead.read.cache_filler.copying import Copier, DiskError
+from playhead.read.cache_filler.filling import Filler
 from playhead.store import CachingFiles, CountingFiles, Files, JoiningFiles, LocalFiles, Ranges, Stamp
 from playhead.store.shard_cache import caching as caching_module
 from playhead.store.shard_cache.counters import (
@@ -27,6 +29,7 @@ from playhead.store.shard_cache.counters import (
     FillerStatus,
     ProcessCounters,
     reset_direct,
+    spend_direct,
     sum_counters,
     write_status,
 )
@@ -412,6 +415,35 @@ def test_a_rank_that_cannot_be_written_leaves_no_descriptor_open(cache: Cache, m
     with pytest.raises(StoreError, match="cannot be written"):
         RankFile(cache.directory, {}, RankRecord("", None, 0, 1, (0,), os.getpid()))
     assert opened_files(cache.directory.root) == before
+
+
+def test_less_is_requested_while_rows_are_read_past_the_cache(cache: Cache, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(100 << 20)
+    unit = Unit(str(large), LocalFiles().stamp(str(large)), 0, 100 << 20)
+    cache.copier.gives_way = True
+    assert cache.copier.begin(unit, LocalFiles(), (), lambda _: True)
+    cache.copier.request()
+    assert cache.copier._bytes_in_flight == 16 << 20
+    cache.copier.gives_way = False
+    cache.copier.request()
+    assert cache.copier._bytes_in_flight == 64 << 20
+    while cache.copier.finish_some() is not None:
+        pass
+    assert cache.units()[0].stat().st_size > 100 << 20
+
+
+def test_a_filler_gives_way_for_a_while_after_a_read_past_the_cache(cache: Cache) -> None:
+    filler = Filler(cache.directory, print)
+    told = []
+    for passed, seconds_ago in ((0, 0.0), (4096, 0.0), (0, 0.5), (0, 2.0)):
+        spend_direct(cache.directory, passed, None)
+        filler._refreshed_at, filler._passed_at = -inf, filler._passed_at - seconds_ago
+        filler._refresh()
+        told.append(filler._copier.gives_way)
+    assert told == [False, True, True, False]
+    filler._copier.close()
 
 
 def test_a_checked_copy_that_cannot_be_moved_is_still_there_and_counted(cache: Cache, path: str) -> None:

@@ -288,7 +288,10 @@ def _stage(run: RunFigures, stage: str) -> Bottleneck:
         return Bottleneck(name, evidence, change, (_CHEAPER[stage],))
     workers = _enough_workers(run)
     if workers > settings.workers:
-        return Bottleneck(name, evidence, f"raise workers from {settings.workers} to {workers}", (_CHEAPER[stage],))
+        also = [_CHEAPER[stage]]
+        if stage == "decode":
+            also.append("or raise decode threads, which take less memory than workers, if it is audio or images")
+        return Bottleneck(name, evidence, f"raise workers from {settings.workers} to {workers}", tuple(also))
     return Bottleneck(name, evidence, f"no core is left for more workers: {_CHEAPER[stage]}")
 
 

@@ -59,6 +59,7 @@ class BenchJob:
             worker_kind=settings.worker_kind,
             lookahead=settings.lookahead,
             fetch_threads=settings.threads,
+            decode_threads=settings.decode_threads,
             files=self.files,
         )
 

@@ -11,19 +11,24 @@ from playhead.inspect.bench.storage_speed import StorageProbe
 
 @dataclass(frozen=True)
 class LoaderSettings:
-    """The settings of a loader that speed depends on. `threads` fetch ahead in each worker; None: as many as usual."""
+    """The settings of a loader that speed depends on.
+
+    `threads` fetch ahead in each worker (None: as many as usual), `decode_threads` help it to decode media.
+    """
 
     workers: int = 2
     lookahead: int = 2
     threads: int | None = None
     worker_kind: Literal["process", "thread"] = "process"
+    decode_threads: int = 0
 
     def __str__(self) -> str:
+        decoding = f", {self.decode_threads} decode threads" if self.decode_threads else ""
         if not self.workers:
-            return "no workers"
+            return f"no workers{decoding}"
         kinds = {"process": ("process", "processes"), "thread": ("thread", "threads")}[self.worker_kind]
         threads = "" if self.threads is None else f", {self.threads} fetch threads"
-        return f"{self.workers} worker {kinds[self.workers > 1]}, look-ahead {self.lookahead}{threads}"
+        return f"{self.workers} worker {kinds[self.workers > 1]}, look-ahead {self.lookahead}{threads}{decoding}"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from playhead.store.shard_cache.directory import (
 
 _PIECE_BYTES = 1 << 23
 _MOST_BYTES = 1 << 26  # in flight: 50 ms of 1 GB/s
+_FEWER_BYTES = 1 << 24  # while batches are waited for that are read past the cache
 _MOST_REQUESTS = 16
 _MOST_WAITING = 256
 _SMALL_BYTES = 1 << 20  # units up to this size are requested together with others of their file
@@ -93,6 +94,7 @@ class Copier:
         self._waiting: deque[_Copy] = deque()  # copies with pieces that are not requested yet
         self._in_flight: deque[_InFlight] = deque()
         self._bytes_in_flight = 0
+        self.gives_way = False  # leaves most of the bandwidth to reads past the cache
         self.num_bytes = 0  # what the cache holds, with what is on its way
         self._pool = ThreadPoolExecutor(_MOST_REQUESTS, thread_name_prefix="playhead-cache")
         self._take_stock()
@@ -166,7 +168,8 @@ class Copier:
 
     def request(self) -> None:
         """Make requests for the pieces of copies, in order, as many as may be in flight."""
-        while self._waiting and self._bytes_in_flight < _MOST_BYTES and len(self._in_flight) < _MOST_REQUESTS:
+        most = _FEWER_BYTES if self.gives_way else _MOST_BYTES
+        while self._waiting and self._bytes_in_flight < most and len(self._in_flight) < _MOST_REQUESTS:
             copy = self._waiting[0]
             if copy.old is not None:
                 self._waiting.popleft()

@@ -19,7 +19,7 @@ from playhead.read.cache_filler.fetch_order import Fetch, FetchOrder
 from playhead.read.cache_filler.streams import CachedStream, StreamKey
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
-from playhead.store.shard_cache.counters import FillerStatus, ProcessCounters, write_status
+from playhead.store.shard_cache.counters import FillerStatus, ProcessCounters, num_direct, write_status
 from playhead.store.shard_cache.directory import NO_SPACE, CacheDirectory, Unit
 from playhead.store.shard_cache.queue import write_queue
 from playhead.store.shard_cache.ranks import LiveRank, job_recipe, live_ranks
@@ -36,6 +36,7 @@ _FULL_SHARE = 0.95  # of what was on a disk when it was full
 _RETRY_SECONDS = 60.0  # until what could not be copied is planned again
 _STEPS_APART = 2  # ranks that train together are nearer
 _LEFT_SECONDS = 2.0
+_GIVE_WAY_SECONDS = 1.0  # after a read past the cache
 
 
 class _Member:
@@ -141,7 +142,8 @@ class Filler:
         self._retry_at = inf
         self._total_bytes = 0
         self._num_begun = 0
-        self._refreshed_at = -inf
+        self._refreshed_at = self._passed_at = -inf
+        self._num_direct = num_direct(directory)
         self._said: set[str] = set()
         self._published: list[Unit] | None = None
 
@@ -170,6 +172,9 @@ class Filler:
         if now - self._refreshed_at < _REFRESH_SECONDS:
             return
         self._refreshed_at = now
+        if self._num_direct != (direct := num_direct(self._directory)):
+            self._num_direct, self._passed_at = direct, now
+        self._copier.gives_way = now - self._passed_at < _GIVE_WAY_SECONDS
         by_stream: dict[StreamKey, list[LiveRank]] = {}
         for rank in live_ranks(self._directory):
             if not rank.about.is_idle:

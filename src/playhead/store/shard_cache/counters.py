@@ -154,14 +154,22 @@ def spend_direct(directory: CacheDirectory, num_bytes: int, most: int | None) ->
     """
     try:
         with locked(directory.root / DIRECT) as descriptor:
-            data = os.pread(descriptor, _NUMBER.size, 0)
-            spent = _NUMBER.unpack(data)[0] if len(data) == _NUMBER.size else 0
+            spent = num_direct(directory)
             if most is not None and spent + num_bytes > most:
                 return False
             os.pwrite(descriptor, _NUMBER.pack(spent + num_bytes), 0)  # in place: a kill loses no count
     except OSError:
         return True
     return True
+
+
+def num_direct(directory: CacheDirectory) -> int:
+    """The bytes that were read past the cache, by all processes together."""
+    try:
+        data = (directory.root / DIRECT).read_bytes()
+    except OSError:
+        return 0
+    return int(_NUMBER.unpack(data)[0]) if len(data) == _NUMBER.size else 0
 
 
 def reset_direct(directory: CacheDirectory) -> None:
