@@ -81,7 +81,8 @@ def test_a_rank_of_several_is_benched_alone_with_a_simulated_trainer(folder: Pat
     assert (found["rank"], found["world_size"]) == (1, 2)
     assert found["figures"]["is_trained"]
     assert found["bottleneck"]["limit"] == "the consumer"
-    assert found["figures"]["settings"] == {"workers": 1, "lookahead": 4, "threads": None, "worker_kind": "thread"}
+    settings = {"workers": 1, "lookahead": 4, "threads": None, "decode_threads": 0, "worker_kind": "thread"}
+    assert found["figures"]["settings"] == settings
 
 
 def test_the_mock_reads_no_file_and_says_what_it_leaves_out(folder: Path, tmp_path: Path) -> None:

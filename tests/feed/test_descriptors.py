@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from few_descriptors import few_left
 
 from deliveries import LANES, stream
+from few_descriptors import few_left
 from playhead import Loader, NotPreparedError, PlayheadError, Recipe, StoreError
 from playhead.index.arrays import map_array, save_array
 from playhead.index.layout import layout_of

@@ -17,12 +17,12 @@ from typing import Any
 import hypothesis.extra.numpy as arrays_of
 import numpy as np
 import pytest
-from few_descriptors import few_left
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loader_maps
 from deliveries import npy, seen, stream
+from few_descriptors import few_left
 from playhead import Loader, Recipe, StoreError
 from playhead.feed.arena import SMALLEST_SHARED_BYTES, Arena
 from playhead.feed.shared_memory import SharedBuffers

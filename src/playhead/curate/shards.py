@@ -72,13 +72,13 @@ def write_shards(
     with writing_to(directory):
         directory.mkdir(parents=True, exist_ok=True)
     with only_one(directory / "audio"):
-        for left in directory.glob(".audio-*.tmp"):
-            left.unlink()
+        _sweep(directory)
         run = _ShardRun(progress)
         engine.run(_jobs(files, rules, str(manifest), directory, config), run.done)
         _remove_others(directory, run.summaries)
         rejected = tuple(sorted(run.rejected, key=lambda one: one.line))
         _list_rejected(directory / "audio-rejected.jsonl", rejected)
+        _sweep(directory)  # the workers of a killed run end a moment after it
     found = list(run.summaries.values())
     return ShardsReport(
         num_shards=sum(summary.num_windows > 0 for summary in found),
@@ -88,6 +88,12 @@ def write_shards(
         num_bytes=sum(summary.num_bytes for summary in found),
         rejected=rejected,
     )
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what killed runs left half written."""
+    for left in directory.glob(".audio-*.tmp"):
+        left.unlink(missing_ok=True)
 
 
 class _ShardRun:

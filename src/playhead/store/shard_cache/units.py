@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from bisect import bisect_right
@@ -111,9 +112,8 @@ class CachedUnits:
             if opened is not None:
                 self._open.move_to_end(path)
                 return opened
-        try:
-            opened = OpenedFile(path)
-        except (OSError, DataError):
+        opened = self._newly_opened(path)
+        if opened is None:
             return None
         if not suffix and opened.stamp.size != span[1] - span[0] + TRAILER_BYTES:
             with suppress(OSError):
@@ -124,6 +124,24 @@ class CachedUnits:
             while len(self._open) > self._most_open:
                 self._open.popitem(last=False)
         return opened
+
+    def _newly_opened(self, path: str) -> OpenedFile | None:
+        """None where there is no such file. When descriptors run out, those of other copies are closed, and fewer are
+        kept open from then on.
+        """
+        try:
+            return OpenedFile(path)
+        except DataError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                return None
+        with self._lock:
+            self._most_open = max(1, len(self._open) // 2)
+            self._open.clear()
+        with suppress(OSError, DataError):
+            return OpenedFile(path)
+        return None
 
     def _close_evicted(self) -> None:
         """Close files that were evicted, so that their space becomes free."""
