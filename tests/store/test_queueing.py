@@ -149,6 +149,18 @@ def test_small_requests_do_not_wait_for_the_few_large_ones_that_fit(folder: Path
     assert meeting.num_requests == 24
 
 
+def test_a_request_for_many_small_ranges_counts_as_many_requests(folder: Path) -> None:
+    files = QueuedFiles(Recording(folder, 0.05))
+    ranges = Ranges([*range(100)], [*range(1, 101)])
+    threads = [threading.Thread(target=files.read, args=(URL, None, ranges)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert len(names(folder / "seen")) == 6
+    assert most_at_once(folder) <= 2  # each counts as half of the bound
+
+
 @pytest.mark.parametrize("killed", ["a holder", "the first in the queue"])
 def test_a_process_killed_at_its_turn_or_in_the_queue_blocks_nobody(folder: Path, killed: str) -> None:
     forever = 10 * PATIENCE_SECONDS

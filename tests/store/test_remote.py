@@ -17,6 +17,7 @@ from loopback import Loopback, serving
 from playhead.errors import DataError, PlayheadError, StoreError
 from playhead.store import Ranges, RemoteFiles, SchemeFiles, clients, list_files, open_file
 from playhead.store.addresses import address_of
+from playhead.store.pieces import MOST_AT_ONCE
 from playhead.store.remote import MOST_BYTES, list_remote
 
 FILES = RemoteFiles()
@@ -112,6 +113,15 @@ def test_ranges_in_one_call_are_in_flight_together(big: str, server: Loopback) -
     firsts = list(range(0, 100_000, 10_000))
     found = FILES.read(big, file.stamp, Ranges(firsts, [first + 100 for first in firsts]))
     assert [bytes(part) for part in found] == [DATA[first : first + 100] for first in firsts]
+    assert not server.meeting.broken
+
+
+def test_many_ranges_are_in_flight_in_several_calls(big: str, server: Loopback) -> None:
+    file = open_file(FILES, big)
+    server.meeting = Barrier(MOST_AT_ONCE)
+    firsts = list(range(0, 100 * MOST_AT_ONCE, 100))[::-1]
+    found = FILES.read(big, file.stamp, Ranges(firsts, [first + 50 for first in firsts]))
+    assert [bytes(part) for part in found] == [DATA[first : first + 50] for first in firsts]
     assert not server.meeting.broken
 
 

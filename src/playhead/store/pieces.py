@@ -9,6 +9,9 @@ from playhead.store.files import Buffer, Ranges, Stamp, changed, too_short
 
 MOST_BYTES = 8 << 20  # per request: it must finish before the time-out
 _MOST_HELD_BYTES = 64 << 20  # of answers, while buffers are filled
+_CALL_PIECES = 10  # of one call of obstore are requested at once
+_MOST_CALLS = 4
+MOST_AT_ONCE = _CALL_PIECES * _MOST_CALLS  # pieces of one object that are requested at once
 
 
 class Piece(NamedTuple):
@@ -57,6 +60,13 @@ def calls_of(pieces: Sequence[Piece], most_bytes: int) -> list[list[Piece]]:
             calls.append([piece])
             begins.append(piece.first)
     return calls
+
+
+def parts_of(call: list[Piece]) -> list[list[Piece]]:
+    """A call cut into a few that can be made at once. A small one is left as it is."""
+    num_parts = max(1, min(_MOST_CALLS, len(call) // _CALL_PIECES))
+    size = -(-len(call) // num_parts)
+    return [call[first : first + size] for first in range(0, len(call), size)]
 
 
 def groups(pieces: Sequence[Piece], most_bytes: int) -> Iterator[list[Piece]]:

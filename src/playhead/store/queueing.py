@@ -24,10 +24,11 @@ from pathlib import Path
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
 from playhead.store.files import Buffer, Files, Ranges, Stamp
+from playhead.store.pieces import MOST_AT_ONCE
 
 VARIABLE = "PLAYHEAD_IN_FLIGHT_MB"
 IN_FLIGHT_MB = 32  # more than 200 MB/s x 50 ms, or 1 GB/s x 30 ms: enough to hide the latency
-_LEAST_BYTES = 64 << 10  # that a request counts for: so many small ones may be under way, too
+_LEAST_BYTES = 64 << 10  # that a request counts for: at most 512 are under way
 _SLEEP_SECONDS = (0.0005, 0.005)
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, process
 _SUPPORTED = hasattr(fcntl, "F_OFD_SETLK")  # Linux
@@ -53,7 +54,8 @@ class QueuedFiles:
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
-        with _turn(path, sum(ranges.ends) - sum(ranges.firsts)):
+        at_once = min(len(ranges.firsts), MOST_AT_ONCE)
+        with _turn(path, max(sum(ranges.ends) - sum(ranges.firsts), at_once * _LEAST_BYTES)):
             return self.files.read(path, stamp, ranges, into)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from playhead.errors import DataError, StoreError
@@ -17,8 +18,9 @@ from playhead.store.addresses import Address, address_of
 from playhead.store.clients import Stores, client_of
 from playhead.store.files import Buffer, Ranges, Stamp, changed, check_buffers, check_ranges, too_short, vanished
 from playhead.store.globbing import fixed_part, has_magic, matches
-from playhead.store.pieces import MOST_BYTES, Piece, calls_of, filled, joined, pieces_of, read_pieces
+from playhead.store.pieces import MOST_BYTES, Piece, calls_of, filled, joined, parts_of, pieces_of, read_pieces
 from playhead.store.remote_errors import asking
+from playhead.store.together import ask_together
 
 _MARK_DIGITS = 15  # 60 bits: a mark is a signed 64-bit number
 _MOST_TAGS = 4096
@@ -102,32 +104,33 @@ class RemoteFiles:
 
     def _several(self, url: str, stamp: Stamp, pieces: Sequence[Piece]) -> Sequence[Buffer]:
         """The bytes of each piece, which may be of another object than the one stamped."""
-        address = address_of(url)
-        found: dict[Piece, Buffer] = {}
-        for call in calls_of(pieces, MOST_BYTES):
-            try:
-                with asking(url, address):
-                    import obstore
-
-                    firsts, ends = [piece.first for piece in call], [piece.end for piece in call]
-                    client = client_of(address, self.stores)
-                    answers = obstore.get_ranges(client, address.key, starts=firsts, ends=ends, coalesce=0)
-            except DataError as error:
-                raise vanished(url) from error
-            except StoreError as error:
-                if _SHORTER in str(error.found) and (now := self._now(url)) != stamp:
-                    raise changed(url, now, stamp) from error
-                raise
-            for piece, answer in zip(call, answers, strict=True):
-                if len(answer) != piece.size:
-                    now = self._now(url)
-                    raise (
-                        too_short(url, piece.first, piece.end, len(answer))
-                        if now == stamp
-                        else changed(url, now, stamp)
-                    )
-                found[piece] = memoryview(answer)
+        calls = [part for call in calls_of(pieces, MOST_BYTES) for part in parts_of(call)]
+        answers = ask_together(self, [url] * len(calls), lambda i: self._call(url, stamp, calls[i]))
+        found = dict(zip(chain(*calls), chain(*answers), strict=True))
         return [found[piece] for piece in pieces]
+
+    def _call(self, url: str, stamp: Stamp, pieces: Sequence[Piece]) -> Sequence[Buffer]:
+        address = address_of(url)
+        try:
+            with asking(url, address):
+                import obstore
+
+                firsts, ends = [piece.first for piece in pieces], [piece.end for piece in pieces]
+                client = client_of(address, self.stores)
+                answers = obstore.get_ranges(client, address.key, starts=firsts, ends=ends, coalesce=0)
+        except DataError as error:
+            raise vanished(url) from error
+        except StoreError as error:
+            if _SHORTER in str(error.found) and (now := self._now(url)) != stamp:
+                raise changed(url, now, stamp) from error
+            raise
+        for piece, answer in zip(pieces, answers, strict=True):
+            if len(answer) != piece.size:
+                now = self._now(url)
+                raise (
+                    too_short(url, piece.first, piece.end, len(answer)) if now == stamp else changed(url, now, stamp)
+                )
+        return [memoryview(answer) for answer in answers]
 
     def _now(self, url: str) -> Stamp:
         try:
