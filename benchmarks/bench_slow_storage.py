@@ -20,6 +20,7 @@ Shards of 700 MB, of which 64 are 8 files under several names (too few bytes for
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -100,7 +101,10 @@ def write_shards(folder: Path, sizes: Sizes) -> None:
 
 
 def touch_memory(folder: Path, num_bytes: int) -> None:
-    """Let the system have so much page cache: a virtual machine is given memory when it is first used, slowly."""
+    """Let the system have so much page cache, or half of its memory: a virtual machine is given memory when it is
+    first used, slowly.
+    """
+    num_bytes = min(num_bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
     scratch = folder / "scratch"
     with scratch.open("wb") as file:
         for _ in range(0, num_bytes, 1 << 23):
