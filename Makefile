@@ -30,7 +30,7 @@ test-quick: $(TEST)
 
 # A browser and servers of objects are installed where we may; where we may not, the tests that need them say so.
 # nginx is installed without being started: tests start their own.
-DEBIAN := chromium:chromium nginx:nginx iproute2:tc # a package, and a command of it
+DEBIAN := chromium:chromium nginx:nginx iproute2:tc fuse3:fusermount3 # a package, and a command of it
 APT := DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends
 test-full: $(TEST)
 	@for each in $(DEBIAN); do PATH="$$PATH:/usr/sbin" command -v $${each#*:} >/dev/null || { test "$$(id -u)" = 0 \

@@ -15,7 +15,7 @@ from threading import Lock
 from weakref import WeakSet
 
 from playhead.errors import DataError, StoreError
-from playhead.store.access import ON_DISK, Access
+from playhead.store.access import ON_DISK, ON_NETWORK, Access
 from playhead.store.files import (
     Buffer,
     Ranges,
@@ -27,6 +27,7 @@ from playhead.store.files import (
     too_short,
     vanished,
 )
+from playhead.store.mounts import network_mount
 
 _NO_DESCRIPTORS = "raise the limit on open files (`ulimit -n`), or open fewer loaders in one process"
 FAILURES = {
@@ -58,8 +59,8 @@ class LocalFiles:
         self._open: OrderedDict[str, OpenedFile] = OrderedDict()
         self._lock = Lock()
 
-    def access(self, path: str) -> Access:  # noqa: ARG002 - the same for all
-        return ON_DISK
+    def access(self, path: str) -> Access:
+        return ON_DISK if network_mount(path) is None else ON_NETWORK
 
     def list(self, pattern: str) -> Sequence[str]:
         if not glob.has_magic(pattern) or os.path.lexists(pattern):

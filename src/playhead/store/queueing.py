@@ -1,4 +1,4 @@
-"""One queue to each store for all processes of a node: a wrapper around remote storage.
+"""One queue to each store or file server for all processes of a node: a wrapper around remote storage.
 
 Many workers of many ranks that fetch at once share the bandwidth of the node, so the batch that is needed first would
 arrive as late as the last. With a bound on the bytes under way, and first come, first served, batches arrive about in
@@ -23,7 +23,9 @@ from pathlib import Path
 
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest
+from playhead.store.addresses import is_url
 from playhead.store.files import Buffer, Files, Ranges, Stamp
+from playhead.store.mounts import network_mount
 from playhead.store.pieces import MOST_AT_ONCE
 
 VARIABLE = "PLAYHEAD_IN_FLIGHT_MB"
@@ -72,7 +74,7 @@ _THREAD = _Thread()
 def _turn(path: str, num_bytes: int) -> Iterator[None]:
     """Wait for the turn of a request for so many bytes. Where locks are not possible there is no bound."""
     bound = in_flight_bytes()
-    descriptor = None if _THREAD.has_turn or not bound else _opened("/".join(path.split("/", 3)[:3]))
+    descriptor = None if _THREAD.has_turn or not bound else _opened(_store_of(path))
     if descriptor is None:
         yield
         return
@@ -90,6 +92,11 @@ def _turn(path: str, num_bytes: int) -> Iterator[None]:
         with suppress(OSError):
             _unlock(descriptor, 0, 0)  # of all bytes, also for forks that share the descriptor
         os.close(descriptor)
+
+
+def _store_of(path: str) -> str:
+    """The bucket, container or server of a URL, or where the file server of a path is mounted."""
+    return "/".join(path.split("/", 3)[:3]) if is_url(path) else network_mount(path) or "/"
 
 
 def in_flight_bytes() -> int:

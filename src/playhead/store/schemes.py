@@ -14,15 +14,17 @@ from playhead.store.files import Buffer, Files, Ranges, Stamp
 from playhead.store.joining import JoiningFiles
 from playhead.store.local import LocalFiles
 from playhead.store.memory import MEMORY, SCHEME
+from playhead.store.mounts import network_mount
 from playhead.store.queueing import QueuedFiles
 from playhead.store.remote import RemoteFiles
 
 
 @dataclass(frozen=True)
 class SchemeFiles:
-    """Any path that Playhead can read."""
+    """Any path that Playhead can read; `mounted` are local paths on a file server, if these are read apart."""
 
     local: Files = field(default_factory=LocalFiles)
+    mounted: Files | None = None
     remote: Files = field(default_factory=RemoteFiles)
     aistore: Files = field(default_factory=AistoreFiles)
 
@@ -42,7 +44,7 @@ class SchemeFiles:
 
     def _of(self, path: str) -> Files:
         if not is_url(path):
-            return self.local
+            return self.local if self.mounted is None or network_mount(path) is None else self.mounted
         if path.startswith(SCHEME):
             return MEMORY
         return self.aistore if path[:6].lower() == "ais://" else self.remote
@@ -50,10 +52,10 @@ class SchemeFiles:
 
 def scheme_files(stores: Stores, *, queued: bool = True) -> SchemeFiles:
     """Any path, with the options of some stores; requests wait in the queue of the node if `queued`."""
-    remote, aistore = RemoteFiles(stores), AistoreFiles(stores)
-    return SchemeFiles(
-        remote=QueuedFiles(remote) if queued else remote, aistore=QueuedFiles(aistore) if queued else aistore
-    )
+    local, remote, aistore = LocalFiles(), RemoteFiles(stores), AistoreFiles(stores)
+    if not queued:
+        return SchemeFiles(local, remote=remote, aistore=aistore)
+    return SchemeFiles(local, QueuedFiles(local), QueuedFiles(remote), QueuedFiles(aistore))
 
 
 def all_files(cache_dir: str | None = None, on_missing: OnMissing = "build") -> Files:
