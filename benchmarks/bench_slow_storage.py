@@ -8,9 +8,10 @@
 Playhead makes some passes over the data, Grain one. Printed are the share of its time that the loop waited after the
 first step (and how much of that for batches that were not made yet, for which storage is the reason; the rest is the
 handing over of batches that were ready, while proxy, server, filler, workers and loop share the cores), the same from
-step 50 on, the longest wait, the time to the first step, the bytes that the storage sent beside those of the shards,
-and the mixing score: how far apart rows that are neighbours in their shard come, where 1 is a uniform shuffle. nginx
-serves the shards on loopback; a proxy of our own (tests/slow_proxy.py) is the slow network.
+step 50 on, the steps that were waited for (a hundredth of a second or more) and the longest wait, the time to the first
+step, the bytes that the storage sent beside those of the shards, and the mixing score: how far apart rows that are
+neighbours in their shard come, where 1 is a uniform shuffle. nginx serves the shards on loopback; a proxy of our own
+(tests/slow_proxy.py) is the slow network.
 
 Shards of 700 MB, of which 64 are 8 files under several names (too few bytes for a disk, too many for a score):
 
@@ -54,6 +55,7 @@ BATCH_ROWS = 50
 STEP_SECONDS = 0.1
 GROUP = 8
 SETTLED = 50  # steps, after which the first group of shards has mostly come
+WAITED_SECONDS = 0.01
 console = Console(width=120)
 
 
@@ -78,6 +80,8 @@ class Run:
     waited: float
     late: float | None  # of `waited`: for batches that were not made yet
     settled: float  # the share that was waited from a later step on
+    steps_waited: int
+    num_steps: int
     longest: float
     sent: float  # bytes that the storage sent, over those of the rows delivered
     order: list[tuple[int, int]]
@@ -142,7 +146,9 @@ def loop(name: str, batches: Iterable[tuple[Any, Any]], proxy: SlowProxy, num_st
     sent = (proxy.counts()["bytes"] - before) / (len(order) * ROW_BYTES)
     share = sum(late[1:]) / total if made else None
     later = sum(waits[SETTLED:]) / (ended - settled)
-    return Run(name, waits[0], sum(waits[1:]) / total, share, later, max(waits[1:]), sent, order)
+    steps_waited = sum(wait >= WAITED_SECONDS for wait in waits[1:])
+    share_waited = sum(waits[1:]) / total
+    return Run(name, waits[0], share_waited, share, later, steps_waited, len(waits), max(waits[1:]), sent, order)
 
 
 def recipe_of(proxy: SlowProxy, work: Path, sizes: Sizes, cache_bytes: int | None) -> playhead.Recipe:
@@ -284,7 +290,8 @@ def report(runs: list[Run], sizes: Sizes) -> None:
         f"{ROWS_PER_STEP * ROW_BYTES / 1e6:.1f} MB, {sizes.workers} workers"
     )
     late, after = "not made yet", f"after step {SETTLED}"
-    for column in ("", "first step", "waited", late, after, "longest wait", "sent / delivered", "mixing score"):
+    columns = ("", "first step", "waited", late, after, "steps waited", "longest", "sent / delivered", "mixing score")
+    for column in columns:
         table.add_column(column, justify="right" if column else "left")
     for run in runs:
         score = mixing(run.order, sizes)
@@ -294,6 +301,7 @@ def report(runs: list[Run], sizes: Sizes) -> None:
             f"{100 * run.waited:.2f} %",
             "" if run.late is None else f"{100 * run.late:.2f} %",
             f"{100 * run.settled:.2f} %",
+            f"{run.steps_waited} of {run.num_steps}",
             f"{run.longest:.2f} s",
             f"{run.sent:.2f}",
             "" if score is None else f"{score:.3f}",
