@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from array import array
 from time import monotonic
 
-from playhead.feed.stats import PACKED, Timed
+from playhead.feed.stats import DOUBLES, Timed
 from playhead.read import Request
 from playhead.store import SPANS, Span
 
-_pack = PACKED.pack
 _process = os.getpid()
 _ENABLED = True  # benchmarks/bench_counters.py measures without
 
@@ -69,10 +69,11 @@ class Stopwatch:
             )  # fmt: skip
             if before[9] > slowest:
                 slowest, path = before[9:]
-        return _pack(
+        numbers = (
             _process, worker, request.step, request.lane, began, ended, opened, read, decode, mapped, collate,
             ahead, waited, requests, size, slowest, hits, misses, cached, fetch_began, fetch_ended,
-        ), path  # fmt: skip
+        )  # fmt: skip
+        return array(DOUBLES, numbers).tobytes(), path  # measured: struct.pack slows down what follows by 15 us
 
 
 def _added_up(
