@@ -2,8 +2,9 @@
 
 - nginx over HTTP: ours (all ranges of a call in flight together, then one request that asks whether the object
   changed), four such calls at a time, ours range by range (one request after another, as one row at a time is read),
-  obstore's `get_ranges` by itself, on which ours is built, and fsspec's HTTP file system by `cat_ranges`, which has
-  many in flight as well.
+  obstore's `get_ranges` by itself, on which ours is built; and fsspec's HTTP file system by `cat_ranges`, which has
+  many in flight as well, and by `seek` and `read` of an open file, one after another.
+- the same from many objects, a range of each, as a shuffle over many shards reads: ours beside `cat_ranges`.
 - SeaweedFS over S3: ours beside s3fs by `cat_ranges`. There the server is the limit.
 
 Ranges are drawn at random, the same for every way, and too far apart to be joined. `ratio` is over fsspec: the median
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from playhead.store import JoiningFiles, Ranges, SchemeFiles
+from playhead.store import JoiningFiles, Ranges, SchemeFiles, ask_together
 from playhead.store.remote import RemoteFiles
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -79,10 +80,40 @@ def obstore_alone(url: str) -> Way:
     return read
 
 
+def ours_of_many(files: Any, urls: list[str]) -> Way:
+    """A range of each object; those of all objects are in flight together."""
+    stamps = [files.stamp(url) for url in urls]
+
+    def read(firsts: Sequence[int]) -> Sequence[Any]:
+        ranges = [Ranges([first], [first + RANGE_BYTES]) for first in firsts]
+        return ask_together(files, urls[: len(firsts)], lambda i: files.read(urls[i], stamps[i], ranges[i])[0])
+
+    return read
+
+
+def fsspec_of_many(system: Any, urls: list[str]) -> Way:
+    return lambda firsts: system.cat_ranges(
+        urls[: len(firsts)], list(firsts), [first + RANGE_BYTES for first in firsts]
+    )
+
+
 def fsspec_ranges(system: Any, url: str) -> Way:
     return lambda firsts: system.cat_ranges(
         [url] * len(firsts), list(firsts), [first + RANGE_BYTES for first in firsts]
     )
+
+
+def fsspec_one_by_one(system: Any, url: str) -> Way:
+    file = system.open(url, cache_type="none")
+
+    def read(firsts: Sequence[int]) -> Sequence[Any]:
+        found = []
+        for first in firsts:
+            file.seek(first)
+            found.append(file.read(RANGE_BYTES))
+        return found
+
+    return read
 
 
 class Turn(NamedTuple):
@@ -137,8 +168,15 @@ def over_http(folder: Path, data: bytes, num_ranges: int, turns: int) -> None:
             "Playhead, range by range": ours_one_by_one(RemoteFiles(), url),
             "obstore by itself": obstore_alone(url),
             "fsspec": fsspec_ranges(system, url),
+            "fsspec, one by one": fsspec_one_by_one(system, url),
         }
         show("nginx, HTTP", rates(ways, data, num_ranges, turns), "fsspec")
+        num_objects = max(1, num_ranges // 4)
+        for number in range(num_objects):
+            (folder / "files" / f"object-{number}").hardlink_to(folder / "files" / "object")
+        urls = [f"{url}-{number}" for number in range(num_objects)]
+        ways = {"Playhead": ours_of_many(JoiningFiles(SchemeFiles()), urls), "fsspec": fsspec_of_many(system, urls)}
+        show(f"nginx, HTTP, {num_objects} objects", rates(ways, data, num_objects, turns), "fsspec")
 
 
 def over_s3(folder: Path, data: bytes, num_ranges: int, turns: int) -> None:
@@ -173,7 +211,7 @@ def over_s3(folder: Path, data: bytes, num_ranges: int, turns: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranges", type=int, default=1024, help="ranges in a turn")
-    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--turns", type=int, default=15)
     chosen = parser.parse_args()
     data = random.Random(0).randbytes(OBJECT_BYTES)
     with tempfile.TemporaryDirectory() as folder:

@@ -35,7 +35,7 @@ def nginx(folder: Path, work: Path) -> Iterator[int]:
         f"  {name}_temp_path {work}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     config.write_text(
-        f"pid {work}/pid;\nerror_log {work}/errors;\nworker_processes 1;\ndaemon off;\nevents {{}}\n"
+        f"pid {work}/pid;\nerror_log {work}/errors;\nworker_processes auto;\ndaemon off;\nevents {{}}\n"
         f"http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000;\n{places}"
         f"  server {{ listen 127.0.0.1:{port}; root {folder}; }}\n}}\n"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from socket import inet_aton
 from urllib.parse import unquote, urlsplit
@@ -50,6 +51,7 @@ def without_queries(text: str) -> str:
     return _QUERY.sub(r"\1", text)
 
 
+@lru_cache(maxsize=1 << 12)
 def address_of(url: str) -> Address:
     """Keys of buckets are not encoded in a URL; the path of a web address is percent-encoded, as usual."""
     match = _URL.match(url)

@@ -35,7 +35,7 @@ AIS_OPTIONS = {  # with the variables that are looked at where they are not give
     "client_ca": "AIS_CLIENT_CA",
 }
 _FROM_ENVIRONMENT = "env:"
-_READ_BY_OBSTORE = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_", "abfs": "AZURE_", "abfss": "AZURE_"}
+_READ_BY_OBSTORE = {"s3": b"AWS_", "gs": b"GOOGLE_", "az": b"AZURE_", "abfs": b"AZURE_", "abfss": b"AZURE_"}
 _ENDPOINTS = re.compile(
     r"(aws_)?endpoint(_url(_s3)?)?|(azure_(storage_)?)?endpoint|(google_)?base_url", re.IGNORECASE
 )  # of the store; those of metadata services have other names
@@ -66,11 +66,19 @@ def client_of(address: Address, stores: Stores = NO_STORES) -> Any:
             f"{address.store}: cannot be read in a fork of a process that reads object stores",
             fix='start worker processes with "spawn" or "forkserver"',
         )
-    prefix = _READ_BY_OBSTORE.get(address.scheme)
-    settings = {name: os.environ[name] for name in sorted(os.environ) if prefix and name.startswith(prefix)}
+    settings = _settings(address.scheme)
     options = looked_up(address.store, stores.get(address.store, {}))
     check_endpoints(address.store, {**settings, **options})
     return _client(address.store, tuple(settings.items()), tuple(sorted(options.items())))
+
+
+def _settings(scheme: str) -> dict[str, str]:
+    """What obstore reads from the environment for stores of a kind. It is looked at for every request."""
+    prefix = _READ_BY_OBSTORE.get(scheme)
+    if prefix is None:
+        return {}
+    names = [os.fsdecode(name) for name in os.environb if name.startswith(prefix)]  # decoding all of them takes long
+    return {name: os.environ[name] for name in sorted(names)}
 
 
 def looked_up(store: str, options: StoreOptions) -> dict[str, str]:

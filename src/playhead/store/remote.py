@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any
 
@@ -182,6 +182,7 @@ def _stamp_of(url: str, about: Any) -> Stamp:
     return Stamp(about["size"], mark)
 
 
+@lru_cache(maxsize=_MOST_TAGS)
 def mark_of(tag: str) -> int:
     """A mark from the text by which a store distinguishes the versions of an object."""
     return int(digest(tag)[:_MARK_DIGITS], 16)
