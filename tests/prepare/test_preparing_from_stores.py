@@ -156,6 +156,22 @@ def test_many_small_shards_are_looked_at_and_scanned_several_at_a_time(tmp_path:
     assert found == list(range(120))
 
 
+def test_a_sidecar_of_a_file_in_a_store_saves_reading_it(tmp_path: Path, server: Loopback) -> None:
+    """Also where blank lines, which are no rows, have to be found between long ones."""
+    lines = [json.dumps({"text": "x" * 2_000, "n": i}).encode() + b"\n" for i in range(3_000)]
+    lines[1_000:1_000] = [b"\n", b" \t\r\n"]
+    data = b"".join(lines)
+    offsets = np.cumsum([0, *map(len, lines)], dtype="<u8")
+    server.objects |= {"/bucket/a.jsonl": data, "/bucket/a.jsonl.idx": offsets.tobytes()}
+    recipe = recipe_of(tmp_path, path="s3://bucket/a.jsonl", ids=None)
+    (report,) = prepare(recipe).sources
+    assert report.num_rows == 3_000
+    assert server.sent_bytes < len(data) / 20 + 2 * offsets.nbytes
+    assert sum("bytes=" in request for request in server.requests) < 200
+    found = [row for batch in Loader(recipe) for row in batch["n"].tolist()]
+    assert found == list(range(3_000))
+
+
 @pytest.mark.parametrize("root", [None, "s3://indexes/of"])
 def test_sidecars_are_written_to_stores_and_used_from_there(tmp_path: Path, root: str | None) -> None:
     with moto() as s3:

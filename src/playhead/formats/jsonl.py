@@ -29,12 +29,14 @@ from playhead.formats.sidecar_offsets import line_sidecars
 from playhead.formats.spec import Spec
 from playhead.recipe.values import Source
 from playhead.seeds import hash_text
-from playhead.store import Buffer, File, Files, list_files, open_file
+from playhead.store import Buffer, File, Files, Ranges, list_files, open_file, requests_cost
 from playhead.types import Array, BoolArray, UIntArray
 
 TRACK = "jsonl"
 _OFFSETS = Track(TRACK).array("offsets")
 _DECODER = msgspec.json.Decoder(dict[str, Any])
+_BLANK = b" \t\r\n"
+_LONGEST_BLANK = 64  # bytes: a longer line in a store is not looked at for being blank, it would mean to read them all
 
 
 class MediaFields(Struct, frozen=True, forbid_unknown_fields=True):
@@ -311,10 +313,14 @@ def _value(raw: bytes, broken_text: str) -> Any:
 
 def _from_sidecar(file: File, starts: UIntArray) -> Chunk:
     """Rows from a sidecar, which counts blank lines too."""
-    first = sidecar.bytes_at(file, starts)
-    keep = np.ones(starts.size, dtype=np.bool_)
     ends = np.append(starts[1:], np.uint64(file.size))
-    for i in np.flatnonzero(np.isin(first, np.frombuffer(b" \t\r\n", dtype=np.uint8))).tolist():
-        keep[i] = bool(file.read(int(starts[i]), int(ends[i] - starts[i])).strip(b" \t\r\n"))
+    looked_at = np.arange(starts.size)
+    if requests_cost(file.files, file.path):
+        looked_at = np.flatnonzero(ends - starts <= _LONGEST_BLANK)
+    blank = np.isin(sidecar.bytes_at(file, starts[looked_at]), np.frombuffer(_BLANK, dtype=np.uint8))
+    numbers = looked_at[blank]
+    lines = file.files.read(file.path, file.stamp, Ranges(starts[numbers].tolist(), ends[numbers].tolist()))
+    keep = np.ones(starts.size, dtype=np.bool_)
+    keep[numbers] = [bool(bytes(line).strip(_BLANK)) for line in lines]
     offsets = starts[keep]
     return Chunk(offsets.size, {_OFFSETS: np.append(offsets, np.uint64(file.size))})

@@ -16,7 +16,17 @@ import numpy.typing as npt
 from playhead.errors import PlayheadError, RecipeError
 from playhead.formats.contract import ScanLimits
 from playhead.formats.lines import BOM
-from playhead.store import File, Files, compression_of, is_url, open_file, replacing, writing_to
+from playhead.store import (
+    File,
+    Files,
+    Ranges,
+    compression_of,
+    is_url,
+    open_file,
+    replacing,
+    requests_cost,
+    writing_to,
+)
 from playhead.store.objects import is_writable, write_object
 from playhead.types import UIntArray
 
@@ -100,7 +110,12 @@ def write(path: str, pieces: Iterable[UIntArray], limits: ScanLimits, files: Fil
 
 
 def bytes_at(file: File, positions: UIntArray) -> npt.NDArray[np.uint8]:
-    """The byte at each of some increasing positions, with one read per stretch that holds any."""
+    """The byte at each of some increasing positions: on a disk by one read for each stretch that holds any, in a store
+    by requests for these bytes alone, in flight together.
+    """
+    if requests_cost(file.files, file.path):
+        ranges = Ranges(positions.tolist(), (positions + np.uint64(1)).tolist())
+        return np.frombuffer(b"".join(file.files.read(file.path, file.stamp, ranges)), dtype=np.uint8)
     found = np.empty(positions.size, dtype=np.uint8)
     blocks = positions // np.uint64(_BLOCK)
     bounds = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), positions.size]
