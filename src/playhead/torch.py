@@ -147,6 +147,7 @@ class TorchWorkers:
                 timeout if 0 < timeout <= _LONGEST_TIMEOUT_SECONDS else None,
                 _Setup(self.num, seed, worker_init_fn),
                 fetch_threads_of(fetch_threads, prefetch_factor, _OptionError),
+                may_spawn=multiprocessing_context is None,
             )
         self._pin = bool(pin_memory) and _can_pin()
 

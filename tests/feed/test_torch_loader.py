@@ -22,7 +22,8 @@ import torch
 
 import loader_maps
 from deliveries import Seen, deliver, npy, rounds, saved, seen, stream, woven
-from playhead import Loader, Recipe, RecipeError, SampleError, WorkerError
+from loopback import serving
+from playhead import Loader, Recipe, RecipeError, SampleError, StoreError, WorkerError
 from playhead.prepare import prepare
 from playhead.torch import DataLoader
 from small_data import write_tar
@@ -434,3 +435,26 @@ def test_memory_is_not_pinned_where_there_is_nothing_to_pin_it_for(mixed: Any) -
     with pytest.warns(RuntimeWarning, match="there is no accelerator"):
         loader = DataLoader(mixed[0], pin_memory=True)
     assert seen(next(iter(loader))) == mixed[1][0]
+
+
+def test_workers_are_not_forked_where_the_process_has_read_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    lines = b"".join(b'{"tokens": [%d], "n": 1}\n' % i for i in range(6))
+    with serving({"/bucket/a.jsonl": lines}) as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        source = {"name": "a", "path": "s3://bucket/a.jsonl", "length": "n", "shuffle": "none"}
+        values = {"sources": [source], "batching": {"type": "fixed", "size": 2}, "epochs": 1, "lanes": 1}
+        recipe = Recipe.parse({**values, "cache_dir": "cache"}, base_dir=tmp_path)
+        prepare(recipe)
+        with DataLoader(recipe, num_workers=2) as loader:
+            assert [batch["tokens"].flatten().tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+        with (
+            DataLoader(recipe, num_workers=2, multiprocessing_context="fork") as loader,
+            pytest.raises(StoreError, match=r"cannot be read in a fork") as refused,
+        ):
+            next(iter(loader))
+        assert "multiprocessing_context" in str(refused.value)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from deliveries import stream
+from loopback import serving
 from playhead.prepare import prepare
 from playhead.recipe.check import check
 from playhead.recipe.tree import leaves
+from playhead.recipe.values import Recipe
 from playhead.verify.job import LoaderOptions, RankJob
 from playhead.verify.recipes import one_pass, private_cache
 from playhead.verify.runs import elastic_path
@@ -48,6 +51,26 @@ def test_without_payload_picks_are_proved_and_nothing_is_read(tmp_path: Path) ->
     assert set(outcomes(report).values()) == {"passed"}
     assert by_question(report)["Q5"].evidence[0].endswith("are equal in their samples, rank by rank")
     assert "not asked: tensors: --threads" in by_question(report)["Q12"].evidence
+
+
+def test_a_recipe_over_a_store_is_delivered_alike_by_every_kind_of_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensors come from processes that torch would fork, of a rank that has read the store by then."""
+    recipe = two_sources(tmp_path)
+    objects = {f"/bucket/{path.name}": path.read_bytes() for path in tmp_path.glob("*.jsonl")}
+    values = recipe.to_dict()
+    for source in values["sources"]:
+        source["path"] = [f"s3://bucket/{Path(path).name}" for path in source["path"]]
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    with serving(objects) as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        path = write_recipe(tmp_path, Recipe.parse(values))
+        report = verified(path, tmp_path / "records", "Q12", options=LoaderOptions(2))
+    assert outcomes(report) == {"Q12": "passed"}
+    assert "not asked: tensors" not in " ".join(by_question(report)["Q12"].evidence)
 
 
 def test_a_sample_of_a_pass_is_made_of_whole_windows(tmp_path: Path) -> None:

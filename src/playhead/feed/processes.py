@@ -36,6 +36,7 @@ from playhead.feed.shared_memory import SharedBuffers, out_of_resources
 from playhead.feed.tasks import Task, Work
 from playhead.feed.transport import unpack
 from playhead.feed.worker import BUFFER, Instructions, serve, socket_of
+from playhead.store import stores_were_read
 
 StartMethod = Literal["spawn", "forkserver"]
 
@@ -47,6 +48,7 @@ class WorkerOptions:
     Each prepares `lookahead` batches ahead. `keep` lets them outlive an iteration. `timeout_seconds` limits the wait
     for a batch; None waits without limit. `setup` is called in each before any work, with its number and how often the
     pool was started before. Where storage is remote, `fetch_threads` in each fetch the bytes of batches ahead.
+    `may_spawn`: nobody has chosen `start_method`, so workers that could read nothing as forks are spawned.
     """
 
     num: int
@@ -56,6 +58,7 @@ class WorkerOptions:
     timeout_seconds: float | None = None
     setup: Callable[[int, int], None] | None = None
     fetch_threads: int = 0
+    may_spawn: bool = False
 
 
 class Processes:
@@ -119,16 +122,20 @@ class Processes:
             self._num_starts,
             options.fetch_threads,
         )
-        if options.start_method != "fork":
+        method = options.start_method
+        if method != "fork":
             self._blueprint.check_picklable()
             instructions = pickle.dumps(instructions)
+        elif options.may_spawn and stores_were_read():
+            with suppress(Exception):  # of functions that cannot be sent: a fork is refused where it reads a store
+                instructions, method = pickle.dumps(instructions), "spawn"
         self._num_starts += 1
-        context = multiprocessing.get_context(options.start_method)
+        context = multiprocessing.get_context(method)
         try:
             # Before any worker starts: this unblocks SIGINT, which a worker would otherwise inherit unblocked.
-            if options.start_method == "spawn":
+            if method == "spawn":
                 resource_tracker.ensure_running()
-            elif options.start_method == "forkserver":
+            elif method == "forkserver":
                 forkserver.ensure_running()
             worker_free, free = os.pipe()
             self._buffers = SharedBuffers(options.num, options.lookahead, free, self._announce)

@@ -8,6 +8,7 @@ from playhead.store.access import Access, access_of, any_in_process, num_costly,
 from playhead.store.addresses import is_url
 from playhead.store.ahead import ReadingAhead
 from playhead.store.aistore import AistoreFiles
+from playhead.store.clients import stores_were_read
 from playhead.store.compressed import CompressedFiles, compressed_files, compression_of, with_views
 from playhead.store.copies import CopiedFiles
 from playhead.store.counting import CountingFiles
@@ -67,6 +68,7 @@ __all__ = [
     "replacing",
     "requests_cost",
     "scheme_files",
+    "stores_were_read",
     "swap_directory",
     "sync_directory",
     "unreadable",

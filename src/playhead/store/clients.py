@@ -64,12 +64,17 @@ def client_of(address: Address, stores: Stores = NO_STORES) -> Any:
     if _started[0] != os.getpid():
         raise StoreError(
             f"{address.store}: cannot be read in a fork of a process that reads object stores",
-            fix='start worker processes with "spawn" or "forkserver"',
+            fix='start worker processes with "spawn" or "forkserver" (`multiprocessing_context` of playhead.torch)',
         )
     settings = _settings(address.scheme)
     options = looked_up(address.store, stores.get(address.store, {}))
     check_endpoints(address.store, {**settings, **options})
     return _client(address.store, tuple(settings.items()), tuple(sorted(options.items())))
+
+
+def stores_were_read() -> bool:
+    """Whether forks of this process cannot read object stores."""
+    return bool(_started)
 
 
 def _settings(scheme: str) -> dict[str, str]:
