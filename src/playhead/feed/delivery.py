@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import count
 from time import monotonic
 from typing import Any, Self
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -182,8 +186,8 @@ class Delivery:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_pool"):
+    def __del__(self, _is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if hasattr(self, "_pool") and not _is_finalizing():  # at exit `_close_all` has closed it, and modules are gone
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -222,6 +226,7 @@ class Delivery:
             refuse_lightning("__next__")
             return None  # without starting any worker
         plan, recipe = self._stream.plan, self._stream.recipe
+        _BEGUN.add(self)
         self._join_cache(identity)
         replaces = "substitute" in (recipe.on_error, recipe.on_length_mismatch)
         maker = TaskMaker(plan, recipe, self._stream.units, identity, self._quarantine if replaces else None)
@@ -296,6 +301,17 @@ class Delivery:
     def _recorder(self) -> Recorder | None:
         records = self._stream.identity().rank == 0 and self._stream.split is None
         return Recorder(self._stream.recipe, self._stream.plan) if records else None
+
+
+_BEGUN: WeakSet[Delivery] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close the loaders that a program leaves open when it ends, while all that this takes is still there."""
+    for delivery in [*_BEGUN]:
+        with suppress(ValueError):  # a thread that is in the middle of an iteration
+            delivery.close()
 
 
 def _overtaken() -> PlayheadError:
