@@ -9,6 +9,7 @@ from playhead.recipe.values import MediaOptions
 
 LOCAL = media_rules(["/data/rows-*.jsonl"])
 BUCKET = media_rules(["s3://corpus/manifests/rows-*.jsonl"])
+AIS = media_rules(["ais://corpus/rows.jsonl"])
 WEB = media_rules(["https://host.example/corpus/rows.jsonl"])
 ALLOWING = media_rules(
     ["/data/rows.jsonl"], MediaOptions(allow=["s3://speech/clean", "https://host.example/a/", "/shared/"])
@@ -31,7 +32,8 @@ def resolve(rules, path, base=None):
         (BUCKET, "../audio/./a.wav", "s3://corpus/manifests/", "s3://corpus/audio/a.wav"),
         (BUCKET, "s3://corpus/audio/a+b.wav", None, "s3://corpus/audio/a+b.wav"),
         (BUCKET, "a day in üñí/100% #1.wav", "s3://corpus/audio", "s3://corpus/audio/a day in üñí/100% #1.wav"),
-        (BUCKET, "S3://corpus/a//b.wav", None, "S3://corpus/a//b.wav"),
+        (BUCKET, "S3://corpus/a/b.wav", None, "S3://corpus/a/b.wav"),
+        (AIS, "ais://corpus/a//b.wav", None, "ais://corpus/a//b.wav"),
         (WEB, "a/b.wav", "https://host.example/corpus", "https://host.example/corpus/a/b.wav"),
         (WEB, "https://HOST.example/corpus/b.wav", None, "https://HOST.example/corpus/b.wav"),
         (ALLOWING, "s3://speech/clean/a.wav", "/data", "s3://speech/clean/a.wav"),
@@ -63,6 +65,8 @@ def test_what_rows_may_name(rules, path, base, found):
         (BUCKET, "memory://a.wav", None),
         (BUCKET, "s3://corpus/a\nb.wav", None),
         (BUCKET, "s3://corpus /a.wav", None),
+        (BUCKET, "S3://corpus/a//b.wav", None),
+        (WEB, "wavs//1.wav", "https://host.example/corpus"),
         (WEB, "a b.wav", "https://host.example/corpus"),
         (WEB, "https://host.example/other/a.wav", None),
         (WEB, "https://host.example/corpus-b/a.wav", None),

@@ -285,6 +285,7 @@ def test_a_store_out_of_reach_is_said(server: Loopback, monkeypatch: pytest.Monk
         ("https://host/file?signature=secret", "with a query"),
         ("https://host?signature=secret", "with a query"),
         ("ftp://host/file?signature=secret", "no store for ftp://"),
+        ("http://127.0.0.1:1/data//file", "empty part"),
     ],
 )
 def test_addresses_that_cannot_be_asked_are_refused(url: str, words: str) -> None:

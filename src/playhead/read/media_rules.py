@@ -21,6 +21,7 @@ _WEB = ("http://", "https://")
 _STORES = re.compile(rf"(?:{'|'.join(SCHEMES)}|memory)://[^/]*", re.IGNORECASE)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE_ON_THE_WEB = re.compile(r"[\x00-\x20\x7f\\]")
+_READ_WITH_EMPTY_PARTS = re.compile(r"(?:ais|memory)://", re.IGNORECASE)  # the client of the others, obstore, does not
 _NO_NAME = re.compile(r"[\x00\ud800-\udfff]")  # neither a file nor an object has these in its name
 
 
@@ -79,6 +80,12 @@ class MediaRules:
                 f"{shown}: is not an address that rows may name",
                 expected=", ".join(f"{scheme}://" for scheme in SCHEMES) + "; without a user or control characters, "
                 "on the web without spaces (%20) or backslashes too",
+            )
+        if "//" in url[store.end() :] and not _READ_WITH_EMPTY_PARTS.match(url):
+            raise SampleError(
+                f"{shown}: has an empty part in its name, which cannot be read from this store",
+                found="// after the bucket or server",
+                fix="correct the name in the row, or rename the object",
             )
         if on_the_web and re.search(r"[?#]", url):
             raise SampleError(

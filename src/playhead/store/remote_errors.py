@@ -26,6 +26,7 @@ _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity"
 _REFUSED = ("401 Unauthorized", "403 Forbidden")  # a refused listing has no specific exception
 _NO_CONNECTION = ("error sending request", "builder error", "timed out")
 _HALF_AN_ANSWER = "response body error"
+_EMPTY_PART = "contained empty path segment"
 _BODY = re.compile(r"(status code: \d{3} [^:<\n]*):.*", re.DOTALL)
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
@@ -68,6 +69,12 @@ def explained(
             found="status 405",
             expected="a server that tells the size of a file by HEAD, and answers Range requests",
             fix="copy the file to a bucket or a disk",
+        )
+    if _EMPTY_PART in answer:
+        return DataError(
+            f"{url}: has an empty part in its name, which cannot be read from this store",
+            found="// after the bucket or server",
+            fix="correct the address, or rename the object",
         )
     if isinstance(error, FileNotFoundError) or "404 Not Found" in answer:
         if doing == "write":
