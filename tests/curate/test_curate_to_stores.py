@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
+from subprocess import PIPE
 
 import msgspec
 import numpy as np
@@ -220,3 +225,22 @@ def test_the_command_writes_to_a_bucket(bucket: str, manifest: str, tmp_path: Pa
     done = playhead(tmp_path, "curate", "windows", manifest, "--out", f"{bucket}/out")
     assert done.returncode == 1
     assert "summary.json is missing" in done.stderr
+
+
+def test_a_run_that_is_stopped_leaves_no_directory_behind(tmp_path: Path, bucket: str) -> None:
+    rows = [conversation(number, 40) for number in range(60)]
+    manifest = write_manifest(tmp_path / "many.jsonl", rows * 200)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "playhead", "curate", "windows", str(manifest), "--out", f"{bucket}/x"]
+    with subprocess.Popen(
+        command, env=os.environ | {"TMPDIR": str(temporary)}, stdout=PIPE, stderr=PIPE, text=True
+    ) as process:
+        while not [*temporary.glob("playhead-curate-*/*")]:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.terminate()
+        output, errors = process.communicate(timeout=240)
+    assert (process.returncode, output) == (128 + signal.SIGTERM, "")
+    assert errors == "PrepareError: stopped by SIGTERM\n  to fix    run it again to resume\n"
+    assert not [*temporary.glob("playhead-curate-*")]

@@ -25,6 +25,7 @@ from playhead.cli.curate_options import (
     Workers,
 )
 from playhead.cli.engine import EngineName, EngineOption, RayAddress, engine_of
+from playhead.cli.stopping import ending_cleanly
 
 if TYPE_CHECKING:
     from playhead.curate.config import CutConfig, WindowConfig
@@ -180,6 +181,6 @@ def _curate(
     from playhead.cli.curate_view import curating, print_windows
     from playhead.curate.run import curate_windows
 
-    with curating() as progress:
+    with ending_cleanly(as_json=as_json), curating() as progress:
         report = curate_windows(*what, on_error=on_error.value, progress=progress, **how)
     print_windows(report, as_json=as_json)
