@@ -56,6 +56,6 @@ def test_a_loader_left_open_is_closed_at_the_end_of_the_program(tmp_path: Path, 
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", "recipe.json", LOADERS[kind]]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}  # where the recipe's map is
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert not [*(copies / "ranks").iterdir()]

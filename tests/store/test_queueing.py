@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import stat
 import tempfile
@@ -254,6 +255,14 @@ def test_the_directory_is_closed_to_others_and_a_bound_of_zero_is_none(
     monkeypatch.setenv(VARIABLE, "1")
     QueuedFiles(Recording(folder)).stamp(URL)
     assert stat.S_IMODE((folder / "runtime" / "playhead").stat().st_mode) == 0o700
+
+
+def test_a_directory_that_is_removed_meanwhile_is_made_again(folder: Path) -> None:
+    QueuedFiles(Recording(folder)).stamp(URL)
+    shutil.rmtree(folder / "runtime")
+    (folder / "runtime").mkdir()
+    QueuedFiles(Recording(folder)).stamp(URL)
+    assert len(names(folder / "runtime" / "playhead")) == 1
 
 
 def test_a_bound_that_is_no_number_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

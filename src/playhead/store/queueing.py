@@ -149,10 +149,13 @@ def _end_of_conflict(descriptor: int, first: int, num_bytes: int) -> int:
 
 def _opened(store: str) -> int | None:
     """The file of a store's queue, opened by this call alone: locks belong to what is opened, not to a process."""
-    with suppress(OSError):  # also where there is no temporary directory
-        folder = _folder(os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()) if _SUPPORTED else None
-        if folder is not None:
+    for _ in range(2 if _SUPPORTED else 0):
+        with suppress(OSError):  # also where there is no temporary directory
+            folder = _folder(os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir())
+            if folder is None:
+                return None
             return os.open(folder / f"{digest(store)[:16]}.queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _folder.cache_clear()  # perhaps it was removed, as temporary files are now and then
     return None
 
 
