@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,7 +16,6 @@ from playhead.formats.contract import WithOtherFiles, WithSidecars
 from playhead.formats.registry import format_of
 from playhead.jobs.lock import only_one
 from playhead.prepare.fetch_copies import (
-    INDEXES,
     FetchedFile,
     Fetching,
     FetchJob,
@@ -26,18 +24,17 @@ from playhead.prepare.fetch_copies import (
 )
 from playhead.prepare.fetch_media import named_media
 from playhead.prepare.fetch_prepared import fetch_prepared
+from playhead.prepare.fetch_recipe import CACHE, RECIPE, check_place, write_recipe
 from playhead.prepare.fetch_steps import StepFiles, StepsWanted, step_files
 from playhead.recipe.by_format import holds_conversations
 from playhead.recipe.storage import files_of
 from playhead.recipe.stores import stores_of
-from playhead.recipe.tree import Leaf, leaves, map_of, template_of, tokenize_of, with_sources
+from playhead.recipe.tree import Leaf, leaves, map_of, template_of, tokenize_of
 from playhead.recipe.values import Recipe
-from playhead.store import Files, Stamp, compression_of, is_url, replacing, scheme_files, with_views, writing_to
+from playhead.store import Files, Stamp, compression_of, is_url, scheme_files, with_views
 from playhead.store.addresses import without_query
 from playhead.store.files import Buffer, Ranges
 
-RECIPE = "recipe.yaml"
-CACHE = "cache"
 _MANIFEST_ENDINGS = (".jsonl", ".json")
 _TAR = ".tar"
 
@@ -90,6 +87,7 @@ def fetch(
     needed = _survey(recipe, storage)
     problems: list[str] = []
     with _alone(root, options):
+        check_place(recipe, root)
         fetching = Fetching(root, storage, recipe.cache_dir, recipe.indexes_root, options)
         jobs = _jobs(needed, planned, manifests, indexes)
         if not dry_run:
@@ -102,10 +100,10 @@ def fetch(
             paths = [file.path for file in fetched]
             fetched += fetch_prepared(recipe, planned, paths, Path(root, CACHE), options)
             fetching.made_for(planned.description)
-        written = Path(root, RECIPE)
         if not dry_run:
             for_steps = fetching.is_for_steps
-            _write_recipe(recipe, written, copies=manifests or for_steps, indexes=indexes, cache=for_steps)
+            write_recipe(recipe, root, copies=manifests or for_steps, indexes=indexes, cache=for_steps)
+    written = Path(root, RECIPE)
     notes = [*_notes(recipe, written), *(() if steps is None else _step_notes(recipe, steps, planned))]
     description = None if planned is None else planned.description
     return FetchReport(str(written), tuple(fetched), tuple(notes), dry_run, description, tuple(problems))
@@ -204,24 +202,6 @@ def _refuse_collisions(paths: Iterable[str]) -> None:
                 found=f"{without_query(other)} and {without_query(path)}",
                 fix="fetch the recipe without --indexes",
             )
-
-
-def _write_recipe(recipe: Recipe, target: Path, *, copies: bool, indexes: bool, cache: bool) -> None:
-    """Places in the directory are written relative to it: it may be moved, with the recipe in it.
-
-    Where its `cache` is used, nothing but the copies is read: options of stores, which may be secrets, and a shard
-    cache of them are left out.
-    """
-    if cache:
-        recipe = with_sources(recipe, lambda source, _: replace(source, store={}))
-        recipe = replace(recipe, stores={}, shard_cache=None)
-    places = {"copies": "." if copies else None, "indexes_root": INDEXES if indexes else None}
-    places["cache_dir"] = CACHE if cache else None
-    written = recipe.to_dict() | {name: place for name, place in places.items() if place is not None}
-    with writing_to(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as file:
-        file.write(yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=120).encode())
 
 
 def _notes(recipe: Recipe, written: Path) -> Iterator[str]:

@@ -35,6 +35,7 @@ class Copies(msgspec.Struct, frozen=True):
 
     `digests` are those of the bytes of copies. `steps` describe the steps that copies were made for; where there are
     any, the copies are all that is read, so that nothing depends on a network. `absent` are files that did not exist.
+    `recipes` are the digests of the recipes that `fetch` wrote beside them: the one that is there is among them.
     """
 
     files: dict[str, Stamp] = {}
@@ -43,6 +44,7 @@ class Copies(msgspec.Struct, frozen=True):
     digests: dict[str, str] = {}
     steps: list[str] = []
     absent: list[str] = []
+    recipes: list[str] = []
 
 
 def copy_path(root: str, path: str) -> Path:
