@@ -86,9 +86,11 @@ def test_a_kill_before_the_recipe_is_replaced_leaves_it_one_of_ours(
         raise Killed
 
     for seed in (1, 2):
-        with monkeypatch.context() as patched, pytest.raises(Killed):
+        recipe = prepared(tmp_path, seed=seed)
+        with monkeypatch.context() as patched:
             patched.setattr("playhead.prepare.fetch_recipe.replacing", killed)
-            fetch(prepared(tmp_path, seed=seed), near)
+            with pytest.raises(Killed):
+                fetch(recipe, near)
         assert (near / "recipe.yaml").read_bytes() == before
     fetch(prepared(tmp_path, seed=3), near)
     assert Recipe.load(near / "recipe.yaml").seed == 3

@@ -177,6 +177,57 @@ def test_a_disk_without_room_is_refused_before_anything_is_copied(
     fetch(recipe, tmp_path / "near")  # what is there needs no room
 
 
+def test_copies_that_are_replaced_take_room_twice_only_while_they_are_copied(
+    tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = prepared(text_values(str(shards), tmp_path / "cache"))
+    fetch(recipe, tmp_path / "near")
+    sizes = sorted(path.stat().st_size for path in shards.iterdir())
+    usage = shutil.disk_usage(tmp_path)
+
+    def with_free(num_bytes: int) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=num_bytes))
+
+    with_free(sum(sizes[-2:]) - 1)
+    with pytest.raises(PrepareError, match=f"{sum(sizes[-2:]):,} for 12 files"):
+        fetch(recipe, tmp_path / "near", force=True, workers=2)
+    with_free(sum(sizes[-2:]))
+    report = fetch(recipe, tmp_path / "near", force=True, workers=2)
+    assert {file.outcome for file in report.files if file.kind == "shard"} == {"copied"}
+    grown = next(path for path in shards.iterdir() if path.stat().st_size == sizes[0])
+    grown.write_bytes(grown.read_bytes() + b"\n" * 100)
+    prepare(recipe, workers=1)
+    with_free(sizes[0] + 99)
+    with pytest.raises(PrepareError, match=f"{sizes[0] + 100:,} for 1 file\n"):
+        fetch(recipe, tmp_path / "near")
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_an_old_copy_stays_until_the_new_one_is_whole(tmp_path: Path, shards: Path, changed: bool) -> None:
+    recipe = prepared(text_values(str(shards), tmp_path / "cache"))
+    fetch(recipe, tmp_path / "near", steps=StepsWanted(2))
+    expected = delivered(recipe, 2)
+    if changed:
+        for path in shards.iterdir():
+            path.write_bytes(path.read_bytes() + b"\n")
+        prepare(recipe, workers=1)
+
+    class Full(BaseException):
+        pass
+
+    def fail(done: Any) -> None:
+        if done.done_bytes:
+            raise Full
+
+    with pytest.raises(Full):
+        fetch(recipe, tmp_path / "near", steps=StepsWanted(2), force=True, progress=fail)
+    assert [*(tmp_path / "near").rglob(".*.partial")]
+    assert delivered(near(tmp_path / "near"), 2) == expected
+    fetch(recipe, tmp_path / "near", steps=StepsWanted(2))
+    assert [*(tmp_path / "near").rglob(".*.partial")] == []
+    assert delivered(near(tmp_path / "near"), 2) == delivered(recipe, 2)
+
+
 def test_steps_are_fetched_from_a_state_on(tmp_path: Path, shards: Path) -> None:
     recipe = prepared(text_values(str(shards), tmp_path / "cache"))
     with Loader(recipe) as loader:
@@ -386,7 +437,9 @@ def test_steps_past_the_end_are_refused(tmp_path: Path, shards: Path) -> None:
         fetch(recipe, tmp_path / "near", steps=StepsWanted(2, first=10_000))
 
 
-def test_a_large_file_continues_where_it_stopped_unless_it_changed(tmp_path: Path) -> None:
+def test_a_large_file_continues_where_it_stopped_unless_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     piece = 8 << 20
     rows = [json.dumps({"id": str(i), "n": 2, "text": "x" * (1 << 20)}).encode() + b"\n" for i in range(20)]
     (tmp_path / "data").mkdir()
@@ -416,7 +469,10 @@ def test_a_large_file_continues_where_it_stopped_unless_it_changed(tmp_path: Pat
             (to_copy,) = [file.num_bytes for file in planned.files if file.kind == "shard"]
             assert to_copy == len(content) - (0 if changes else 2 * piece)
             server.requests.clear()
-            fetch(recipe, tmp_path / f"near-{changes}", steps=StepsWanted(1))
+            usage = shutil.disk_usage(tmp_path)
+            with monkeypatch.context() as patched:  # the disk is just large enough for what is missing
+                patched.setattr(shutil, "disk_usage", lambda _, free=to_copy: usage._replace(free=free))
+                fetch(recipe, tmp_path / f"near-{changes}", steps=StepsWanted(1))
             firsts = [int(r.rpartition("bytes=")[2].split("-")[0]) for r in server.requests if "bytes=" in r]
             assert min(firsts) == (0 if changes else 2 * piece)
             assert path.read_bytes() == content
@@ -432,6 +488,7 @@ def test_two_recipes_may_share_an_index_in_one_directory(tmp_path: Path, shards:
     for recipe in (one, two):
         fetch(recipe, tmp_path / "near", steps=StepsWanted(3))
         kept.append(near(tmp_path / "near"))
+    fetch(two, tmp_path / "near", steps=StepsWanted(3), force=True)  # replaces no more than its own selection
     shutil.rmtree(shards)
     assert [delivered(recipe, 3) for recipe in kept] == expected
     assert load_copies(str(tmp_path / "near")).steps == ["steps 0 to 2"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
+from heapq import nlargest
 from pathlib import Path
 from threading import Lock
 from typing import Literal, NamedTuple
@@ -18,8 +19,8 @@ from msgspec.structs import replace
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
 from playhead.formats import sidecar
 from playhead.formats.contract import ScanLimits
-from playhead.prepare.partial_copy import copy_resumably, digest_of, num_copied, partials_in
-from playhead.store import Files, Stamp, compression_of, open_file, replacing, with_views, writing_to
+from playhead.prepare.partial_copy import copy_resumably, digest_of, num_copied, partials_in, remove_partials
+from playhead.store import File, Files, Stamp, compression_of, open_file, replacing, with_views, writing_to
 from playhead.store.addresses import without_query
 from playhead.store.copies import Copies, copy_path, load_copies, save_copies
 from playhead.store.files import changed
@@ -90,8 +91,6 @@ class Fetching:
         failures: list[Failure] = []
         self._total_files += len(jobs)
         try:
-            if self._options.force and not self._options.dry_run:
-                self._forget({job.path for job in jobs if job.kind != "index"})
             with ThreadPoolExecutor(max(1, self._options.workers), thread_name_prefix="playhead-fetch") as pool:
                 pending = {pool.submit(self._one, job): i for i, job in enumerate(jobs)}
                 try:
@@ -116,19 +115,30 @@ class Fetching:
         return [done[i] for i in range(len(jobs))]
 
     def check_room(self, jobs: Sequence[FetchJob]) -> None:
-        """Refuse, before anything is copied, files of shards for which the disk has no room."""
-        missing = [
-            job.stamp.size
-            for job in jobs
-            if job.stamp is not None and compression_of(job.path) is None and not self._is_there(job.path, job.stamp)
-        ]
+        """Refuse, before anything is copied, files of shards for which the disk has no room.
+
+        What interrupted copies have written is there already. An old copy that is replaced stays until the new one is
+        whole: as many of them as are copied at a time take room twice, at worst the largest.
+        """
+        growth, doubled = 0, []
+        for job in jobs:
+            if job.stamp is None or compression_of(job.path) is not None:
+                continue
+            if self._is_there(job.path, job.stamp) and not self._options.force:
+                continue
+            target = copy_path(self._root, job.path)
+            num_bytes = job.stamp.size - num_copied(File(self._storage, job.path, job.stamp), target)
+            old = target.stat().st_size if target.is_file() else 0
+            growth += max(0, num_bytes - old)
+            doubled.append(min(num_bytes, old))
+        needed = growth + sum(nlargest(self._options.workers, doubled))
         place = next(path for path in (Path(self._root), *Path(self._root).parents) if path.exists())
         free = shutil.disk_usage(place).free
-        if sum(missing) > free:
+        if needed > free:
             raise PrepareError(
                 f"{self._root}: the disk has no room for the files of these shards",
                 found=f"{free:,} bytes free",
-                expected=f"{sum(missing):,} for {len(missing):,} files",
+                expected=f"{needed:,} for {len(doubled):,} {'file' if len(doubled) == 1 else 'files'}",
                 fix="give a larger disk with --to, or copy what fewer steps need with --steps",
             )
 
@@ -159,12 +169,19 @@ class Fetching:
             raise changed(path, now, job.stamp)
         target = copy_path(self._root, path)
         if not self._options.force and self._is_copied(path, file.stamp):
+            if not self._options.dry_run:
+                remove_partials(target, self._left_in)  # of a version that is not wanted any more
             self._stamps[path] = file.stamp
             return FetchedFile(path, kind, "present", file.size, str(target))
         if self._options.dry_run:
             return FetchedFile(path, kind, "to copy", file.size - num_copied(file, target), str(target))
-        self._forget({path})
-        found = copy_resumably(file, target, self._left_in, lambda num_bytes: self._advance(num_bytes=num_bytes))
+        found = copy_resumably(
+            file,
+            target,
+            self._left_in,
+            lambda num_bytes: self._advance(num_bytes=num_bytes),
+            lambda: self._forget_others(path, file.stamp),
+        )
         self._stamps[path], self._digests[path] = file.stamp, found
         return FetchedFile(path, kind, "copied", file.size, str(target))
 
@@ -207,11 +224,14 @@ class Fetching:
         copy = copy_path(self._root, path)
         return self._copies.files.get(path) == stamp and copy.is_file() and copy.stat().st_size == stamp.size
 
-    def _forget(self, paths: Collection[str]) -> None:
-        """Before copies are replaced, take them off the list: a list never names a copy of another version."""
+    def _forget_others(self, path: str, stamp: Stamp) -> None:
+        """Before a copy is replaced, take it off the list, unless it is of the same version as the new one.
+
+        A list never names a copy of another version. Until then the old copy is there and can be read.
+        """
         with self._lock:
-            kept = {path: stamp for path, stamp in self._copies.files.items() if path not in paths}
-            if len(kept) < len(self._copies.files):
+            if self._copies.files.get(path, stamp) != stamp:
+                kept = {name: known for name, known in self._copies.files.items() if name != path}
                 self._copies = replace(self._copies, files=kept)
                 save_copies(self._root, self._copies)
 

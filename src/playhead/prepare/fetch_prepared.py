@@ -74,8 +74,18 @@ def _directory(
             found=f"{', '.join(damage[:3])} without the digest it was written with",
             fix="run `playhead prepare --verify` on the recipe, and fetch again",
         )
+    _keep_selections(target, new)
     swap_directory(new, target)
     return FetchedFile(str(origin), "prepared", "copied", num_bytes, str(target))
+
+
+def _keep_selections(old: Path, new: Path) -> None:
+    """The selections of an index stay valid when it is replaced by the same one, also those of other recipes."""
+    meta = old / "meta.json"
+    if meta.is_file() and meta.read_bytes() == (new / "meta.json").read_bytes():
+        for selection in old.glob(f"{_SELECTION}*"):
+            for name in _files_in(selection):
+                _copy(selection / name, new / selection.name / name)
 
 
 def _is_there(origin: Path, target: Path, names: list[Path]) -> bool:
