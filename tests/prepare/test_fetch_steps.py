@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,42 +13,17 @@ import pytest
 
 from corpora import lengths_of, recipe_in
 from deliveries import deliver, write_tokens
-from fetch_data import values_over, write_data
-from loopback import Loopback, serving
+from fetch_data import LANES, bucket, delivered, near, num_files, prepared, text_values, values_over, write_data
 from nemo_data import encoded, signal
-from playhead import Loader, Recipe, StoreError
+from playhead import Loader, StoreError
 from playhead.errors import EndOfStreamError, PlayheadError, PrepareError, WorldSizeError
 from playhead.feed.rank_stream import RankStream
 from playhead.prepare import prepare
-from playhead.prepare.fetch import FetchReport, fetch
+from playhead.prepare.fetch import fetch
 from playhead.prepare.fetch_steps import StepsWanted, ranks_of_node
 from playhead.read.needs import needed_steps
 from playhead.store.copies import copy_path, load_copies
 from small_data import bytes_of, write_jsonl
-
-LANES = 4
-
-
-@contextmanager
-def bucket(folder: Path) -> Iterator[Loopback]:
-    """A folder as the objects of `s3://data`, until the block ends: the store is switched off then."""
-    kept = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("AWS_")}
-    with serving({f"/data/{name}": content for name, content in bytes_of(folder).items()}) as server:
-        environment = server.environment()
-        os.environ.update(environment)
-        try:
-            yield server
-        finally:
-            for name in environment:
-                del os.environ[name]
-            os.environ.update(kept)
-
-
-def text_values(base: str, cache: Path, **fields: Any) -> dict[str, Any]:
-    """Shards of lines, shuffled group by group: a few steps need a few of them."""
-    source = {"name": "text", "path": f"{base}/text-*.jsonl", "length": "n", "shuffle": "shards", "shuffle_group": 2}
-    batching = {"type": "fixed", "size": 3}
-    return {"sources": [source], "batching": batching, "lanes": LANES, "cache_dir": str(cache), "seed": 4, **fields}
 
 
 @pytest.fixture
@@ -60,31 +32,6 @@ def shards(tmp_path: Path) -> Path:
     folder.mkdir()
     write_tokens(folder, "text", lengths_of(1, 12, 20, 30))
     return folder
-
-
-def prepared(values: dict[str, Any]) -> Recipe:
-    recipe = Recipe.parse(values)
-    prepare(recipe, workers=1)
-    return recipe
-
-
-def near(folder: Path) -> Recipe:
-    return Recipe.load(folder / "recipe.yaml")
-
-
-def delivered(recipe: Recipe, num_steps: int, world_size: int = 1, state: Any = None, **how: Any) -> list[Any]:
-    """Each rank's batches of some steps, with states and receipts."""
-    found = []
-    for rank in range(world_size):
-        with Loader(recipe, rank=rank, world_size=world_size, **how) as loader:
-            if state is not None:
-                loader.load_state_dict(state)
-            found.append([*deliver(loader, num_steps * LANES // world_size)])
-    return found
-
-
-def num_files(report: FetchReport, kind: str) -> int:
-    return sum(file.kind == kind for file in report.files)
 
 
 @pytest.mark.parametrize("with_augments", [False, True])
@@ -469,9 +416,9 @@ def test_a_large_file_continues_where_it_stopped_unless_it_changed(
             (to_copy,) = [file.num_bytes for file in planned.files if file.kind == "shard"]
             assert to_copy == len(content) - (0 if changes else 2 * piece)
             server.requests.clear()
-            usage = shutil.disk_usage(tmp_path)
-            with monkeypatch.context() as patched:  # the disk is just large enough for what is missing
-                patched.setattr(shutil, "disk_usage", lambda _, free=to_copy: usage._replace(free=free))
+            just_enough = shutil.disk_usage(tmp_path)._replace(free=to_copy)
+            with monkeypatch.context() as patched:
+                patched.setattr(shutil, "disk_usage", lambda _, usage=just_enough: usage)
                 fetch(recipe, tmp_path / f"near-{changes}", steps=StepsWanted(1))
             firsts = [int(r.rpartition("bytes=")[2].split("-")[0]) for r in server.requests if "bytes=" in r]
             assert min(firsts) == (0 if changes else 2 * piece)

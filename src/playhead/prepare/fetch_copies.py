@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from heapq import nlargest
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -20,15 +21,16 @@ from playhead.errors import DataError, Failure, PlayheadError, PrepareError
 from playhead.formats import sidecar
 from playhead.formats.contract import ScanLimits
 from playhead.prepare.partial_copy import copy_resumably, digest_of, num_copied, partials_in, remove_partials
-from playhead.store import File, Files, Stamp, compression_of, open_file, replacing, with_views, writing_to
+from playhead.store import File, Files, LocalFiles, Stamp, compression_of, open_file, replacing, with_views, writing_to
 from playhead.store.addresses import without_query
-from playhead.store.copies import Copies, copy_path, load_copies, save_copies
-from playhead.store.files import changed
+from playhead.store.copies import Copies, NoCopyError, copy_path, load_copies, save_copies
+from playhead.store.files import Buffer, Ranges, changed
 
 FetchKind = Literal["manifest", "index", "prepared", "shard", "media"]
 Outcome = Literal["copied", "present", "to copy", "missing", "invalid"]
 
 INDEXES = "indexes"
+_LOCAL = LocalFiles()
 _SAVE_SHARE = 20  # a list of finished copies takes so many times longer to become old than it took to write
 
 
@@ -85,7 +87,7 @@ class Fetching:
         self._done_files = self._total_files = self._done_bytes = 0
         self._saved_at, self._save_seconds = time.monotonic(), 0.0
 
-    def run(self, jobs: Sequence[FetchJob], listings: dict[str, list[str]]) -> list[FetchedFile]:
+    def run(self, jobs: Sequence[FetchJob]) -> list[FetchedFile]:
         """Law: after an interruption or a failure the list of copies names those that are finished."""
         done: dict[int, FetchedFile] = {}
         failures: list[Failure] = []
@@ -105,7 +107,7 @@ class Fetching:
                 finally:
                     pool.shutdown(cancel_futures=True)
         finally:
-            self._save(listings if len(done) == len(jobs) else {})
+            self._save()
         if failures:
             raise PrepareError(
                 f"fetching could not finish: {len(failures):,} {'file' if len(failures) == 1 else 'files'}",
@@ -142,11 +144,25 @@ class Fetching:
                 fix="give a larger disk with --to, or copy what fewer steps need with --steps",
             )
 
-    def made_for(self, steps: str) -> None:
-        """Put on the list that everything is there for these steps: from now on nothing else is read."""
-        if not self._options.dry_run:
-            self._copies = replace(self._copies, steps=[*dict.fromkeys([*self._copies.steps, steps])])
-            save_copies(self._root, self._copies)
+    def found(self, listings: Mapping[str, list[str]], absent: Iterable[str]) -> None:
+        """Put on the list what patterns listed, and which files did not exist, when files were looked for."""
+        self._absent |= dict.fromkeys(absent)
+        self._save(listings)
+
+    def made_for(self, steps: str, indexed: Mapping[str, Stamp]) -> None:
+        """Put on the list that everything is there for these steps: from now on nothing else is read.
+
+        `indexed` are the stamps of files that the indexes were made of. Those of compressed files are left out: they
+        are of what is in them, and the files are read to find them.
+        """
+        if self._options.dry_run:
+            return
+        known = self._copies
+        stamps = {path: stamp for path, stamp in indexed.items() if compression_of(path) is None}
+        self._copies = replace(
+            known, steps=[*dict.fromkeys([*known.steps, steps])], indexed={**known.indexed, **stamps}
+        )
+        save_copies(self._root, self._copies)
 
     @property
     def is_for_steps(self) -> bool:
@@ -190,24 +206,25 @@ class Fetching:
         place = sidecar.sidecar_path(path, self._from.indexes_root)
         try:
             origin = open_file(self._storage, place)
-        except DataError:
+        except (DataError, NoCopyError):
             return FetchedFile(path, "index", "missing")
         if not sidecar.is_valid(file, self._from):
             return FetchedFile(path, "index", "invalid", origin.size)
         target = Path(sidecar.sidecar_path(path, self._to.indexes_root))
         _check_inside(target, self._root, path)
+        with_own = File(_WithOwn(self._storage, self._root), path, file.stamp)
         content = b"".join(origin.pieces())
         if (
             not self._options.force
             and target.is_file()
             and target.read_bytes() == content
-            and sidecar.is_valid(file, self._to)
+            and sidecar.is_valid(with_own, self._to)
         ):
             return FetchedFile(path, "index", "present", origin.size, str(target))
         if self._options.dry_run:
             return FetchedFile(path, "index", "to copy", origin.size, str(target))
         _write(target, content)
-        if not sidecar.is_valid(file, self._to):
+        if not sidecar.is_valid(with_own, self._to):
             target.unlink()
             raise DataError(
                 f"{without_query(place)}: the file changed while its sidecar was copied", fix="run it again"
@@ -247,11 +264,11 @@ class Fetching:
         """Rarely where the list is long: what a kill makes copy again is little, and so is the time for the list."""
         if time.monotonic() - self._saved_at > _SAVE_SHARE * self._save_seconds:
             begin = time.monotonic()
-            self._save({})
+            self._save()
             self._saved_at = time.monotonic()
             self._save_seconds = self._saved_at - begin
 
-    def _save(self, listings: dict[str, list[str]]) -> None:
+    def _save(self, listings: Mapping[str, list[str]] = MappingProxyType({})) -> None:
         stamps, digests, absent = dict(self._stamps), dict(self._digests), dict(self._absent)
         if self._options.dry_run or not (stamps or listings or absent):
             return
@@ -265,6 +282,27 @@ class Fetching:
                 absent=[path for path in dict.fromkeys([*known.absent, *absent]) if path not in stamps],
             )
             save_copies(self._root, self._copies)
+
+
+class _WithOwn:
+    """Storage in which files under a local directory are there, also if the storage has nothing but copies."""
+
+    def __init__(self, files: Files, root: str) -> None:
+        self.files, self._root = files, root
+
+    def list(self, pattern: str) -> Sequence[str]:
+        return self._of(pattern).list(pattern)
+
+    def stamp(self, path: str) -> Stamp:
+        return self._of(path).stamp(path)
+
+    def read(
+        self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
+    ) -> Sequence[Buffer]:
+        return self._of(path).read(path, stamp, ranges, into)
+
+    def _of(self, path: str) -> Files:
+        return _LOCAL if Path(path).is_relative_to(self._root) else self.files
 
 
 def _write(target: Path, content: bytes) -> None:
