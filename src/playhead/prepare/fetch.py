@@ -127,7 +127,7 @@ def _alone(root: str, options: FetchOptions) -> AbstractContextManager[None]:
     """Two fetches to one directory would write the same files."""
     if options.dry_run:
         return nullcontext()
-    return only_one(Path(root), "fetched to", "one `playhead fetch` at a time for each directory")
+    return only_one(Path(root), "fetched to", "one `playhead fetch` at a time for each directory", inside=True)
 
 
 class _Needed(NamedTuple):
