@@ -257,8 +257,9 @@ def test_media_that_do_not_exist_are_named_and_stay_bad_samples(tmp_path: Path) 
     shutil.rmtree(tmp_path / "cache" / "quarantine")
     report = fetch(recipe, tmp_path / "near", steps=StepsWanted(3))
     assert [file.path for file in report.files if file.outcome == "missing"] == [f"{folder}/wavs/5.wav"]
-    assert [problem for problem in report.problems if "169.254.169.254" in problem] == list(report.problems)
-    assert len(report.problems) == 1
+    (problem,) = report.problems
+    assert problem.startswith(f'source "calls", row 6 ({folder}/calls.json, byte ')
+    assert "169.254.169.254" in problem
     assert any("the stream ends after step 0: 1 steps were fetched" in note for note in report.notes)
     assert any("replaces bad samples" in note for note in report.notes)
     shutil.rmtree(folder)
@@ -356,6 +357,7 @@ def test_names_that_no_file_can_have_are_copied_or_named(tmp_path: Path) -> None
     folder.mkdir()
     long = "ü" * 150 + ".wav"
     rows = [{"a": long, "n": 1}, {"a": "a.wav", "n": 1}, {"a": "\ud800.wav", "n": 1}]
+    rows += [{"a": "b\0.wav", "n": 1}, {"a": "b\0.wav", "n": 1}]
     write_jsonl(folder / "rows.jsonl", rows)
     (folder / "a.wav").write_bytes(encoded(signal(900, 1)))
     with bucket(folder) as server:
@@ -371,10 +373,14 @@ def test_names_that_no_file_can_have_are_copied_or_named(tmp_path: Path) -> None
             "collate": "list",
         }
         recipe = prepared(text_values("", tmp_path / "cache", **fields, sources=[source]))
-        report = fetch(recipe, tmp_path / "near", steps=StepsWanted(1))
+        report = fetch(recipe, tmp_path / "near", steps=StepsWanted(2))
         expected = delivered(recipe, 1)
     assert [file.outcome for file in report.files if file.kind == "media"] == ["copied"] * 2
-    assert len(report.problems) == 1
+    assert [problem.partition(", byte")[0] for problem in report.problems] == [
+        f'source "text", row {row} (s3://data/rows.jsonl' for row in (2, 3)
+    ]
+    assert "'\\ud800.wav': is the name of a medium, but no file can have it" in report.problems[0]
+    assert report.problems[1].endswith("'b\\x00.wav': is the name of a medium, but no file can have it (in 2 rows)")
     assert delivered(near(tmp_path / "near"), 1) == expected
 
 
