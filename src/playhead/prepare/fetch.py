@@ -15,13 +15,8 @@ from playhead.formats import sidecar
 from playhead.formats.contract import WithOtherFiles, WithSidecars
 from playhead.formats.registry import format_of
 from playhead.jobs.lock import only_one
-from playhead.prepare.fetch_copies import (
-    FetchedFile,
-    Fetching,
-    FetchJob,
-    FetchOptions,
-    FetchProgress,
-)
+from playhead.prepare.fetch_copies import Fetching
+from playhead.prepare.fetch_jobs import FetchedFile, FetchJob, FetchOptions, FetchProgress
 from playhead.prepare.fetch_media import named_media
 from playhead.prepare.fetch_prepared import fetch_prepared
 from playhead.prepare.fetch_recipe import CACHE, RECIPE, check_place, write_recipe

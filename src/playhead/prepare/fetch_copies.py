@@ -4,69 +4,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from functools import cache
 from heapq import nlargest
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import Literal, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from playhead.errors import DataError, Failure, PlayheadError, PrepareError
-from playhead.formats import sidecar
-from playhead.formats.contract import ScanLimits
+from playhead.prepare.fetch_jobs import FetchedFile, FetchJob, FetchOptions, FetchProgress
+from playhead.prepare.fetch_sidecars import fetch_sidecar
 from playhead.prepare.partial_copy import copy_resumably, digest_of, num_copied, partials_in, remove_partials
-from playhead.store import File, Files, LocalFiles, Stamp, compression_of, open_file, replacing, with_views, writing_to
+from playhead.store import File, Files, Stamp, compression_of, open_file, with_views, writing_to
 from playhead.store.addresses import without_query
-from playhead.store.copies import Copies, NoCopyError, copy_path, load_copies, save_copies
-from playhead.store.files import Buffer, Ranges, changed
+from playhead.store.copies import Copies, copy_path, load_copies, save_copies
+from playhead.store.files import changed
 
-FetchKind = Literal["manifest", "index", "prepared", "shard", "media"]
-Outcome = Literal["copied", "present", "to copy", "missing", "invalid"]
-
-INDEXES = "indexes"
-_LOCAL = LocalFiles()
 _SAVE_SHARE = 20  # a list of finished copies takes so many times longer to become old than it took to write
-
-
-class FetchedFile(Struct, frozen=True):
-    """A file of the recipe, or its sidecar: what was done for it. `copy` is where it is now, if it was found."""
-
-    path: str
-    kind: FetchKind
-    outcome: Outcome
-    num_bytes: int = 0
-    copy: str | None = None
-
-
-class FetchProgress(NamedTuple):
-    done_files: int
-    total_files: int
-    done_bytes: int
-
-
-class FetchJob(NamedTuple):
-    """A file to copy; `stamp` is the one that it had when it was indexed, None if any is right."""
-
-    kind: FetchKind
-    path: str
-    stamp: Stamp | None = None
-
-
-@dataclass(frozen=True)
-class FetchOptions:
-    """How files are copied. `verify` compares the bytes of copies that are present with their digests."""
-
-    workers: int = 8
-    force: bool = False
-    verify: bool = False
-    dry_run: bool = False
-    progress: Callable[[FetchProgress], None] | None = None
 
 
 class Fetching:
@@ -77,7 +34,7 @@ class Fetching:
     ) -> None:
         self._root, self._storage, self._options = root, storage, options
         self._views = with_views(storage, cache_dir, "refuse")
-        self._from, self._to = ScanLimits(indexes_root=indexes_root), ScanLimits(indexes_root=f"{root}/{INDEXES}")
+        self._indexes_root = indexes_root
         self._copies = load_copies(root) or Copies()
         self._lock = Lock()
         self._left_in = cache(partials_in)  # a directory may hold many copies, and is listed once
@@ -170,7 +127,9 @@ class Fetching:
         return bool(self._copies.steps)
 
     def _one(self, job: FetchJob) -> FetchedFile:
-        return self._index(job.path) if job.kind == "index" else self._file(job)
+        if job.kind == "index":
+            return fetch_sidecar(job.path, self._storage, self._indexes_root, self._root, self._options)
+        return self._file(job)
 
     def _file(self, job: FetchJob) -> FetchedFile:
         kind, path, _ = job
@@ -186,7 +145,8 @@ class Fetching:
         target = copy_path(self._root, path)
         if not self._options.force and self._is_copied(path, file.stamp):
             if not self._options.dry_run:
-                remove_partials(target, self._left_in)  # of a version that is not wanted any more
+                with writing_to(target):
+                    remove_partials(target, self._left_in)  # what an interrupted fetch with `force` has left
             self._stamps[path] = file.stamp
             return FetchedFile(path, kind, "present", file.size, str(target))
         if self._options.dry_run:
@@ -200,36 +160,6 @@ class Fetching:
         )
         self._stamps[path], self._digests[path] = file.stamp, found
         return FetchedFile(path, kind, "copied", file.size, str(target))
-
-    def _index(self, path: str) -> FetchedFile:
-        file = open_file(self._storage, path)
-        place = sidecar.sidecar_path(path, self._from.indexes_root)
-        try:
-            origin = open_file(self._storage, place)
-        except (DataError, NoCopyError):
-            return FetchedFile(path, "index", "missing")
-        if not sidecar.is_valid(file, self._from):
-            return FetchedFile(path, "index", "invalid", origin.size)
-        target = Path(sidecar.sidecar_path(path, self._to.indexes_root))
-        _check_inside(target, self._root, path)
-        with_own = File(_WithOwn(self._storage, self._root), path, file.stamp)
-        content = b"".join(origin.pieces())
-        if (
-            not self._options.force
-            and target.is_file()
-            and target.read_bytes() == content
-            and sidecar.is_valid(with_own, self._to)
-        ):
-            return FetchedFile(path, "index", "present", origin.size, str(target))
-        if self._options.dry_run:
-            return FetchedFile(path, "index", "to copy", origin.size, str(target))
-        _write(target, content)
-        if not sidecar.is_valid(with_own, self._to):
-            target.unlink()
-            raise DataError(
-                f"{without_query(place)}: the file changed while its sidecar was copied", fix="run it again"
-            )
-        return FetchedFile(path, "index", "copied", origin.size, str(target))
 
     def _is_copied(self, path: str, stamp: Stamp) -> bool:
         known = self._copies.digests.get(path)
@@ -247,6 +177,7 @@ class Fetching:
         A list never names a copy of another version. Until then the old copy is there and can be read.
         """
         with self._lock:
+            self._stamps.pop(path, None)
             if self._copies.files.get(path, stamp) != stamp:
                 kept = {name: known for name, known in self._copies.files.items() if name != path}
                 self._copies = replace(self._copies, files=kept)
@@ -269,10 +200,10 @@ class Fetching:
             self._save_seconds = self._saved_at - begin
 
     def _save(self, listings: Mapping[str, list[str]] = MappingProxyType({})) -> None:
-        stamps, digests, absent = dict(self._stamps), dict(self._digests), dict(self._absent)
-        if self._options.dry_run or not (stamps or listings or absent):
-            return
         with self._lock:
+            stamps, digests, absent = dict(self._stamps), dict(self._digests), dict(self._absent)
+            if self._options.dry_run or not (stamps or listings or absent):
+                return
             known = self._copies
             self._copies = replace(
                 known,
@@ -282,39 +213,3 @@ class Fetching:
                 absent=[path for path in dict.fromkeys([*known.absent, *absent]) if path not in stamps],
             )
             save_copies(self._root, self._copies)
-
-
-class _WithOwn:
-    """Storage in which files under a local directory are there, also if the storage has nothing but copies."""
-
-    def __init__(self, files: Files, root: str) -> None:
-        self.files, self._root = files, root
-
-    def list(self, pattern: str) -> Sequence[str]:
-        return self._of(pattern).list(pattern)
-
-    def stamp(self, path: str) -> Stamp:
-        return self._of(path).stamp(path)
-
-    def read(
-        self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
-    ) -> Sequence[Buffer]:
-        return self._of(path).read(path, stamp, ranges, into)
-
-    def _of(self, path: str) -> Files:
-        return _LOCAL if Path(path).is_relative_to(self._root) else self.files
-
-
-def _write(target: Path, content: bytes) -> None:
-    with writing_to(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as file:
-        file.write(content)
-
-
-def _check_inside(target: Path, root: str, path: str) -> None:
-    if ".." in target.parts or not target.is_relative_to(root):
-        raise DataError(
-            f"{without_query(path)}: its sidecar cannot be copied under this name",
-            expected="a path without `..`",
-        )

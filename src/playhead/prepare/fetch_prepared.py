@@ -12,7 +12,7 @@ from playhead.feed.ledger import ledger_file
 from playhead.feed.quarantine import quarantine_folder
 from playhead.index.integrity import damaged_arrays
 from playhead.index.table import Table
-from playhead.prepare.fetch_copies import FetchedFile, FetchOptions
+from playhead.prepare.fetch_jobs import FetchedFile, FetchOptions
 from playhead.prepare.fetch_steps import StepFiles
 from playhead.recipe.values import Recipe
 from playhead.store import compression_of, fresh_directory, replacing, swap_directory, writing_to

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from playhead.errors import RecipeError
 from playhead.fingerprint import digest_bytes
-from playhead.prepare.fetch_copies import INDEXES
+from playhead.prepare.fetch_sidecars import INDEXES
 from playhead.recipe.tree import Leaf, leaves, with_sources
 from playhead.recipe.values import Recipe
 from playhead.store import replacing, writing_to
