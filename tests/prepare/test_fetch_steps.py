@@ -348,7 +348,7 @@ def test_what_is_finished_is_on_the_list_while_the_rest_is_copied(tmp_path: Path
         workers=1,
         progress=lambda _: listed.append(len(found.files) if (found := load_copies(str(root))) else 0),
     )
-    assert 1 in listed
+    assert any(0 < count < len(load_copies(str(root)).files) for count in listed)
 
 
 def test_names_that_no_file_can_have_are_copied_or_named(tmp_path: Path) -> None:
