@@ -1,20 +1,29 @@
-"""Sources of five formats to be fetched, and recipes over them wherever they are."""
+"""Sources of five formats to be fetched, and recipes over them wherever they are; what those recipes deliver."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lhotse import MonoCut
 from lhotse.shar import SharWriter
 
+from deliveries import deliver
 from lhotse_data import recording
+from loopback import Loopback, serving
 from nemo_data import encoded, signal, write_shards
-from small_data import write_jsonl, write_tar
+from playhead import Loader, Recipe
+from playhead.prepare import prepare
+from playhead.prepare.fetch import FetchReport
+from small_data import bytes_of, write_jsonl, write_tar
 
 NAMES = ("calls", "tarred", "shar", "web", "text")
+LANES = 4
 
 
 def write_data(folder: Path) -> None:
@@ -56,3 +65,50 @@ def values_over(base: str, cache_dir: Path, **fields: Any) -> dict[str, Any]:
     ]
     values = {"sources": sources, "batching": {"type": "fixed", "size": 3}, "collate": "list", "sequence": None}
     return {**values, "lanes": 2, "seed": 3, "epochs": 2, "cache_dir": str(cache_dir), **fields}
+
+
+@contextmanager
+def bucket(folder: Path) -> Iterator[Loopback]:
+    """A folder as the objects of `s3://data`, until the block ends: the store is switched off then."""
+    kept = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("AWS_")}
+    with serving({f"/data/{name}": content for name, content in bytes_of(folder).items()}) as server:
+        environment = server.environment()
+        os.environ.update(environment)
+        try:
+            yield server
+        finally:
+            for name in environment:
+                del os.environ[name]
+            os.environ.update(kept)
+
+
+def text_values(base: str, cache: Path, **fields: Any) -> dict[str, Any]:
+    """Shards of lines, shuffled group by group: a few steps need a few of them."""
+    source = {"name": "text", "path": f"{base}/text-*.jsonl", "length": "n", "shuffle": "shards", "shuffle_group": 2}
+    batching = {"type": "fixed", "size": 3}
+    return {"sources": [source], "batching": batching, "lanes": LANES, "cache_dir": str(cache), "seed": 4, **fields}
+
+
+def prepared(values: dict[str, Any]) -> Recipe:
+    recipe = Recipe.parse(values)
+    prepare(recipe, workers=1)
+    return recipe
+
+
+def near(folder: Path) -> Recipe:
+    return Recipe.load(folder / "recipe.yaml")
+
+
+def delivered(recipe: Recipe, num_steps: int, world_size: int = 1, state: Any = None, **how: Any) -> list[Any]:
+    """Each rank's batches of some steps, with states and receipts."""
+    found = []
+    for rank in range(world_size):
+        with Loader(recipe, rank=rank, world_size=world_size, **how) as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            found.append([*deliver(loader, num_steps * LANES // world_size)])
+    return found
+
+
+def num_files(report: FetchReport, kind: str) -> int:
+    return sum(file.kind == kind for file in report.files)

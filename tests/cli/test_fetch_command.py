@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import as_json, playhead, printed, wait_until
+from commands import as_json, playhead, printed, started, wait_until
 from loopback import serving
 from playhead import Loader, Recipe
 from playhead.store.copies import load_copies
@@ -171,6 +171,7 @@ def test_a_killed_command_goes_on_in_the_middle_of_a_file(tmp_path: Path) -> Non
         with subprocess.Popen([sys.executable, "-m", "playhead", *words], cwd=tmp_path) as process:
             wait_until(lambda: [path.stat().st_size for path in tmp_path.rglob("*.partial")] == [2 * piece])
             process.kill()
+        assert [path.name for path in tmp_path.iterdir() if "lock" in path.name] == []
         server.go_on()
         server.requests.clear()
         found = as_json(tmp_path, *words)
@@ -178,8 +179,20 @@ def test_a_killed_command_goes_on_in_the_middle_of_a_file(tmp_path: Path) -> Non
     firsts = [int(request.rpartition("bytes=")[2].split("-")[0]) for request in server.requests if "bytes=" in request]
     assert min(firsts) == 2 * piece
     assert next(tmp_path.rglob("files/http/*/data/a.jsonl")).read_bytes() == rows
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".lock")] == []
+    assert [*tmp_path.rglob("*.lock")] == []
     assert printed(tmp_path, "run", "near/recipe.yaml", "--steps", "2")
+
+
+def test_nothing_but_the_directory_itself_need_be_writable(folder: Path) -> None:
+    local = folder / "mounts" / "local"
+    local.mkdir(parents=True)
+    local.parent.chmod(0o555)
+    try:
+        done = started(folder, "fetch", "recipe.json", "--steps", "2", "--to", "mounts/local", as_anybody=True)
+    finally:
+        local.parent.chmod(0o755)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in local.iterdir()} == {"cache", "copies.json", "files", "recipe.yaml"}
 
 
 def test_what_was_fetched_for_some_steps_is_checked_and_benched_as_far_as_it_goes(folder: Path) -> None:

@@ -64,8 +64,8 @@ def fetch(
     check_rank_has_world(rank, world)
     from playhead.cli.fetch_view import copying, print_report
     from playhead.cli.state_file import read_state_file
-    from playhead.prepare.fetch import RECIPE
     from playhead.prepare.fetch import fetch as fetch_recipe
+    from playhead.prepare.fetch_recipe import RECIPE
     from playhead.prepare.fetch_steps import StepsWanted, ranks_of_node
     from playhead.recipe.values import Recipe
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from playhead.cli.screen import console, count, grid, print_json
 from playhead.prepare.fetch import FetchReport
-from playhead.prepare.fetch_copies import FetchedFile, FetchProgress
+from playhead.prepare.fetch_jobs import FetchedFile, FetchProgress
 
 _NAMES_SHOWN = 3
 _PROBLEMS_SHOWN = 8

@@ -12,14 +12,24 @@ from pathlib import Path
 from playhead.errors import PrepareError
 from playhead.store import writing_to
 
+_LOCK = ".playhead.lock"  # in a directory: hidden, as it is none of its contents
+
 
 @contextmanager
 def only_one(
-    directory: Path, doing: str = "prepared", expected: str = "one `playhead prepare` at a time for each source"
+    directory: Path,
+    doing: str = "prepared",
+    expected: str = "one `playhead prepare` at a time for each source",
+    *,
+    inside: bool = False,
 ) -> Iterator[None]:
-    """Hold the lock of an index or another directory, or raise naming the holder; the lock file is removed."""
-    path = directory.with_name(f"{directory.name}.lock")
-    is_new = not path.parent.exists()
+    """Hold the lock of an index or another directory, or raise naming the holder; the lock file is removed.
+
+    It is beside the directory, which may be replaced as a whole; `inside` a directory of the user, who may be allowed
+    to write nowhere else. Directories that are made for it are removed if they stay empty.
+    """
+    path = directory / _LOCK if inside else directory.with_name(f"{directory.name}.lock")
+    new = [place for place in path.parents if not place.exists()]
     descriptor = _locked(path, directory, doing, expected)
     try:
         with writing_to(path):
@@ -30,9 +40,9 @@ def only_one(
         with suppress(OSError):
             path.unlink()  # while it is held: a process that has opened it meanwhile notices that it was removed
         os.close(descriptor)
-        if is_new:
-            with suppress(OSError):
-                path.parent.rmdir()  # unless it is not empty
+        with suppress(OSError):
+            for place in new:
+                place.rmdir()  # unless it is not empty
 
 
 def _locked(path: Path, directory: Path, doing: str, expected: str) -> int:

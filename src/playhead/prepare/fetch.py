@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from playhead.errors import RecipeError
+from playhead.errors import DataError, RecipeError
 from playhead.formats import sidecar
 from playhead.formats.contract import WithOtherFiles, WithSidecars
 from playhead.formats.registry import format_of
 from playhead.jobs.lock import only_one
-from playhead.prepare.fetch_copies import (
-    INDEXES,
-    FetchedFile,
-    Fetching,
-    FetchJob,
-    FetchOptions,
-    FetchProgress,
-)
+from playhead.prepare.fetch_copies import Fetching
+from playhead.prepare.fetch_jobs import FetchedFile, FetchJob, FetchOptions, FetchProgress
 from playhead.prepare.fetch_media import named_media
 from playhead.prepare.fetch_prepared import fetch_prepared
+from playhead.prepare.fetch_recipe import CACHE, RECIPE, check_place, write_recipe
 from playhead.prepare.fetch_steps import StepFiles, StepsWanted, step_files
 from playhead.recipe.by_format import holds_conversations
-from playhead.recipe.storage import files_of
+from playhead.recipe.storage import files_of, with_copies
 from playhead.recipe.stores import stores_of
-from playhead.recipe.tree import Leaf, leaves, map_of, template_of, tokenize_of, with_sources
+from playhead.recipe.tree import Leaf, leaves, map_of, template_of, tokenize_of
 from playhead.recipe.values import Recipe
-from playhead.store import Files, Stamp, compression_of, is_url, replacing, scheme_files, with_views, writing_to
+from playhead.store import Files, Stamp, compression_of, is_url, scheme_files, with_views
 from playhead.store.addresses import without_query
+from playhead.store.copies import has_copies_for_steps
 from playhead.store.files import Buffer, Ranges
 
-RECIPE = "recipe.yaml"
-CACHE = "cache"
 _MANIFEST_ENDINGS = (".jsonl", ".json")
 _TAR = ".tar"
 
@@ -76,7 +69,8 @@ def fetch(
     With `steps`, all that these steps need: shards, media, lists and prepared indexes; the recipe that is written
     reads nothing else. `manifests` and `indexes` copy all manifests, and all valid sidecars. With none of the three,
     all that any step needs is copied. What is there already and unchanged is not copied again, unless `force`;
-    `verify` also compares the bytes of copies with their digests. Law: the recipe that is written gives the same
+    `verify` also compares the bytes of copies with their digests. A recipe that `fetch` wrote is read through its
+    copies. Law: the recipe that is written gives the same
     stream, from the same indexes: files keep their names, and only the place they are read from changes.
     """
     if is_url(str(to)):
@@ -84,49 +78,63 @@ def fetch(
     if not (manifests or indexes or steps):
         steps = StepsWanted(splits=tuple(recipe.evaluation))
     root = str(Path(to).expanduser().resolve())
-    storage = scheme_files(stores_of(recipe)) if files is None else files
+    storage = with_copies(recipe, scheme_files(stores_of(recipe)) if files is None else files)
+    _refuse_part_of_copies(manifests and steps is None, storage)
     options = FetchOptions(workers, force, verify, dry_run, progress)
     planned = None if steps is None else step_files(recipe, steps, files)
     needed = _survey(recipe, storage)
     problems: list[str] = []
     with _alone(root, options):
+        check_place(recipe, root)
         fetching = Fetching(root, storage, recipe.cache_dir, recipe.indexes_root, options)
         jobs = _jobs(needed, planned, manifests, indexes)
         if not dry_run:
             fetching.check_room(jobs)
-        fetched = fetching.run(jobs, needed.listings if manifests else {})
+        fetched = fetching.run(jobs)
+        if manifests or planned is not None:
+            fetching.found(needed.listings, needed.absent)
         if planned is not None:
             reading = files_of(recipe if dry_run else replace(recipe, copies=root), "refuse", storage)
             media, problems = named_media(recipe, planned.sources, reading)
-            fetched += fetching.run([FetchJob("media", path) for path in media], {})
+            fetched += fetching.run([FetchJob("media", path) for path in media])
             paths = [file.path for file in fetched]
             fetched += fetch_prepared(recipe, planned, paths, Path(root, CACHE), options)
-            fetching.made_for(planned.description)
-        written = Path(root, RECIPE)
+            fetching.made_for(planned.description, planned.indexed)
         if not dry_run:
             for_steps = fetching.is_for_steps
-            _write_recipe(recipe, written, copies=manifests or for_steps, indexes=indexes, cache=for_steps)
+            write_recipe(recipe, root, copies=manifests or for_steps, indexes=indexes, cache=for_steps)
+    written = Path(root, RECIPE)
     notes = [*_notes(recipe, written), *(() if steps is None else _step_notes(recipe, steps, planned))]
     description = None if planned is None else planned.description
     return FetchReport(str(written), tuple(fetched), tuple(notes), dry_run, description, tuple(problems))
+
+
+def _refuse_part_of_copies(manifests_alone: bool, storage: Files) -> None:
+    """A recipe has one directory of copies: with its manifests in another one, the other files would be unreachable."""
+    if manifests_alone and has_copies_for_steps(storage):
+        raise RecipeError(
+            "the recipe reads copies that were made for its steps: manifests alone cannot be copied from them",
+            fix="copy steps (--steps), or everything, or the manifests of the recipe that was fetched first",
+        )
 
 
 def _alone(root: str, options: FetchOptions) -> AbstractContextManager[None]:
     """Two fetches to one directory would write the same files."""
     if options.dry_run:
         return nullcontext()
-    return only_one(Path(root), "fetched to", "one `playhead fetch` at a time for each directory")
+    return only_one(Path(root), "fetched to", "one `playhead fetch` at a time for each directory", inside=True)
 
 
 class _Needed(NamedTuple):
-    """Files of a recipe: lists and other files that sources depend on, manifests, files that may have a sidecar; and
-    what patterns listed.
+    """Files of a recipe: lists and other files that sources depend on, manifests, files that may have a sidecar; what
+    patterns listed, and files that were looked for and do not exist.
     """
 
     lists: list[str]
     manifests: list[str]
     indexed: list[str]
     listings: dict[str, list[str]]
+    absent: list[str]
 
 
 def _jobs(needed: _Needed, planned: StepFiles | None, manifests: bool, indexes: bool) -> list[FetchJob]:
@@ -158,7 +166,7 @@ def _survey(recipe: Recipe, storage: Files) -> _Needed:
         if isinstance(known, WithSidecars):
             indexed |= dict.fromkeys(path for path in paths if _may_have_sidecar(path))
     lists |= dict.fromkeys(path for path in recorder.read_paths if _is_manifest(path) and path not in manifests)
-    return _Needed(list(lists), list(manifests), list(indexed), recorder.listings)
+    return _Needed(list(lists), list(manifests), list(indexed), recorder.listings, list(recorder.absent))
 
 
 def _is_manifest(path: str) -> bool:
@@ -170,27 +178,39 @@ def _may_have_sidecar(path: str) -> bool:
 
 
 class _Recorder:
-    """Storage that remembers what was listed and which files were read: what finding shards depends on."""
+    """Storage that remembers what was listed, which files were read and which do not exist: what finding shards
+    depends on.
+    """
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self.listings: dict[str, list[str]] = {}
         self.read_paths: dict[str, None] = {}
+        self.absent: dict[str, None] = {}
 
     def list(self, pattern: str) -> Sequence[str]:
-        found = self.files.list(pattern)
-        if found:
-            self.listings[pattern] = [*found]
+        with self._noticing(pattern):
+            found = self.files.list(pattern)
+        self.listings[pattern] = [*found]
         return found
 
     def stamp(self, path: str) -> Stamp:
-        return self.files.stamp(path)
+        with self._noticing(path):
+            return self.files.stamp(path)
 
     def read(
         self, path: str, stamp: Stamp | None, ranges: Ranges, into: Sequence[memoryview] | None = None
     ) -> Sequence[Buffer]:
         self.read_paths[path] = None
         return self.files.read(path, stamp, ranges, into)
+
+    @contextmanager
+    def _noticing(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except DataError:
+            self.absent[path] = None
+            raise
 
 
 def _refuse_collisions(paths: Iterable[str]) -> None:
@@ -204,24 +224,6 @@ def _refuse_collisions(paths: Iterable[str]) -> None:
                 found=f"{without_query(other)} and {without_query(path)}",
                 fix="fetch the recipe without --indexes",
             )
-
-
-def _write_recipe(recipe: Recipe, target: Path, *, copies: bool, indexes: bool, cache: bool) -> None:
-    """Places in the directory are written relative to it: it may be moved, with the recipe in it.
-
-    Where its `cache` is used, nothing but the copies is read: options of stores, which may be secrets, and a shard
-    cache of them are left out.
-    """
-    if cache:
-        recipe = with_sources(recipe, lambda source, _: replace(source, store={}))
-        recipe = replace(recipe, stores={}, shard_cache=None)
-    places = {"copies": "." if copies else None, "indexes_root": INDEXES if indexes else None}
-    places["cache_dir"] = CACHE if cache else None
-    written = recipe.to_dict() | {name: place for name, place in places.items() if place is not None}
-    with writing_to(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as file:
-        file.write(yaml.safe_dump(written, sort_keys=False, allow_unicode=True, width=120).encode())
 
 
 def _notes(recipe: Recipe, written: Path) -> Iterator[str]:

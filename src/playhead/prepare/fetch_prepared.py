@@ -12,7 +12,7 @@ from playhead.feed.ledger import ledger_file
 from playhead.feed.quarantine import quarantine_folder
 from playhead.index.integrity import damaged_arrays
 from playhead.index.table import Table
-from playhead.prepare.fetch_copies import FetchedFile, FetchOptions
+from playhead.prepare.fetch_jobs import FetchedFile, FetchOptions
 from playhead.prepare.fetch_steps import StepFiles
 from playhead.recipe.values import Recipe
 from playhead.store import compression_of, fresh_directory, replacing, swap_directory, writing_to
@@ -74,8 +74,18 @@ def _directory(
             found=f"{', '.join(damage[:3])} without the digest it was written with",
             fix="run `playhead prepare --verify` on the recipe, and fetch again",
         )
+    _keep_selections(target, new)
     swap_directory(new, target)
     return FetchedFile(str(origin), "prepared", "copied", num_bytes, str(target))
+
+
+def _keep_selections(old: Path, new: Path) -> None:
+    """The selections of an index stay valid when it is replaced by the same one, also those of other recipes."""
+    meta = old / "meta.json"
+    if meta.is_file() and meta.read_bytes() == (new / "meta.json").read_bytes():
+        for selection in old.glob(f"{_SELECTION}*"):
+            for name in _files_in(selection):
+                _copy(selection / name, new / selection.name / name)
 
 
 def _is_there(origin: Path, target: Path, names: list[Path]) -> bool:

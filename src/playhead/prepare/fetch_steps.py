@@ -57,7 +57,8 @@ class SourceRows(Struct, frozen=True):
 class StepFiles(Struct, frozen=True):
     """What steps need: the files of shards with their stamps, in order; rows; fingerprints of plans.
 
-    `steps` are the numbers of the steps; None: it is all that any step needs.
+    `steps` are the numbers of the steps; None: it is all that any step needs. `indexed` are the files of all shards,
+    needed or not.
     """
 
     steps: range | None
@@ -65,6 +66,7 @@ class StepFiles(Struct, frozen=True):
     sources: tuple[SourceRows, ...]
     fingerprints: tuple[str, ...]
     description: str
+    indexed: dict[str, Stamp]
 
 
 def step_files(recipe: Recipe, wanted: StepsWanted, files: Files | None = None) -> StepFiles:
@@ -93,6 +95,7 @@ def step_files(recipe: Recipe, wanted: StepsWanted, files: Files | None = None) 
         sources,
         tuple(fingerprints),
         _description(steps, wanted),
+        {path: stamp for source in sources for path, stamp in source.table.index.stamps.items()},
     )
 
 

@@ -18,12 +18,16 @@ _PIECE_BYTES = 8 << 20
 _NAME_CHARACTERS = 16
 
 
+LeftIn = Callable[[Path], Iterable[Path]]
+
+
 def copy_resumably(
-    file: File, target: Path, left_in: Callable[[Path], Iterable[Path]], advance: Callable[[int], None]
+    file: File, target: Path, left_in: LeftIn, advance: Callable[[int], None], replacing: Callable[[], None]
 ) -> str:
     """Copy a file to `target`, and return the digest of its bytes; `advance` is called with the bytes of each piece.
 
-    `left_in` gives what interrupted copies have left in a directory: `partials_in`, asked once for each.
+    `left_in` gives what interrupted copies have left in a directory: `partials_in`, asked once for each. `replacing` is
+    called when the copy is whole, right before it takes the place of what is there.
 
     Law: `target` is whole or as it was before. What was written is kept beside it when copying stops, under a name
     made of the stamp: it is continued only as long as the file is unchanged.
@@ -31,9 +35,7 @@ def copy_resumably(
     with writing_to(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = _partial_of(target, file)
-        for stale in left_in(target.parent):
-            if stale != partial and stale.name.startswith(f"{_stem(target)}."):
-                stale.unlink(missing_ok=True)
+        remove_partials(target, left_in, keep=partial)
         with partial.open("ab+") as out:
             found = _continued(file, out, advance)
             out.flush()
@@ -47,9 +49,17 @@ def copy_resumably(
                 expected=f"{file.size:,}",
                 fix="run it again",
             )
+        replacing()
         partial.replace(target)
         sync_directory(target.parent)
     return found
+
+
+def remove_partials(target: Path, left_in: LeftIn, keep: Path | None = None) -> None:
+    """Remove what interrupted copies of a file have left."""
+    for stale in left_in(target.parent):
+        if stale != keep and stale.name.startswith(f"{_stem(target)}."):
+            stale.unlink(missing_ok=True)
 
 
 def partials_in(folder: Path) -> list[Path]:

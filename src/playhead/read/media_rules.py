@@ -47,8 +47,14 @@ class MediaRules:
         allowed prefix; `..` leaves neither. Anything else is a SampleError.
         """
         path = media.path
-        if not isinstance(path, str) or not path or _NO_NAME.search(path):
+        if not isinstance(path, str) or not path:
             raise SampleError("a medium has neither bytes nor a path", found=f"path: {path!r}")
+        if forbidden := _NO_NAME.search(path):
+            raise SampleError(
+                f"{path!r}: is the name of a medium, but no file can have it",
+                found=f"the character {forbidden[0]!r} in it",
+                fix="correct the name in the row, or leave the row out",
+            )
         if not is_url(path) and not path.startswith("/"):
             path = _join(media.base, path)
         if not is_url(path):

@@ -27,9 +27,9 @@ def files_of(recipe: Recipe, on_missing: OnMissing, given: Files | None = None, 
     copies in the recipe's shard cache, where it has one: for samples, which are in the plan.
     """
     if given is not None:
-        files = given if compressed_files(given) is not None else _with_copies(recipe, given)
+        files = given if compressed_files(given) is not None else with_copies(recipe, given)
         return with_views(TimedFiles(files), recipe.cache_dir, on_missing)
-    files = _with_copies(recipe, scheme_files(stores_of(recipe)))
+    files = with_copies(recipe, scheme_files(stores_of(recipe)))
     cache = recipe.shard_cache if cached else None
     if cache is None:
         return JoiningFiles(with_views(TimedFiles(files), recipe.cache_dir, on_missing))
@@ -43,7 +43,7 @@ def stored_files(recipe: Recipe) -> Files:
     """The files of a recipe as they are stored, without the queue of the node or a cache: for the filler of one, whose
     requests have a bound of their own.
     """
-    return _with_copies(recipe, scheme_files(stores_of(recipe), queued=False))
+    return with_copies(recipe, scheme_files(stores_of(recipe), queued=False))
 
 
 def uncached(recipe: Recipe, files: Files) -> Files:
@@ -51,5 +51,6 @@ def uncached(recipe: Recipe, files: Files) -> Files:
     return files_of(recipe, "refuse") if caching_files(files) is not None else files
 
 
-def _with_copies(recipe: Recipe, files: Files) -> Files:
+def with_copies(recipe: Recipe, files: Files) -> Files:
+    """The storage with the local copies of the recipe in it, where it has some."""
     return files if recipe.copies is None else CopiedFiles(files, recipe.copies)

@@ -20,6 +20,7 @@ from playhead.fingerprint import digest_bytes
 from playhead.store.access import ON_DISK, Access, access_of
 from playhead.store.addresses import is_url, without_query
 from playhead.store.files import Buffer, Files, Ranges, Stamp, changed, missing
+from playhead.store.globbing import has_magic
 from playhead.store.local import LocalFiles
 from playhead.store.mapped import load_bytes
 from playhead.store.writing import replacing, writing_to
@@ -34,7 +35,9 @@ class Copies(msgspec.Struct, frozen=True):
     """The files that have a copy, each with the stamp that it had; and the files that patterns listed.
 
     `digests` are those of the bytes of copies. `steps` describe the steps that copies were made for; where there are
-    any, the copies are all that is read, so that nothing depends on a network. `absent` are files that did not exist.
+    any, the copies are all that is read, so that nothing depends on a network. `absent` are files that did not exist;
+    `indexed` are the stamps of files that indexes were made of, with or without a copy, so that indexes can be checked.
+    `recipes` are the digests of the recipes that `fetch` wrote beside them: the one that is there is among them.
     """
 
     files: dict[str, Stamp] = {}
@@ -43,6 +46,8 @@ class Copies(msgspec.Struct, frozen=True):
     digests: dict[str, str] = {}
     steps: list[str] = []
     absent: list[str] = []
+    recipes: list[str] = []
+    indexed: dict[str, Stamp] = {}
 
 
 def copy_path(root: str, path: str) -> Path:
@@ -111,12 +116,16 @@ class CopiedFiles:
 
     def list(self, pattern: str) -> Sequence[str]:
         known = self._copies.listings.get(pattern)
-        return self._originals(pattern).list(pattern) if known is None else known
+        if known is not None:
+            return known
+        return [pattern] if pattern in self._copies.files else self._originals(pattern).list(pattern)
 
     def stamp(self, path: str) -> Stamp:
+        """Of a file that was not copied, too, if an index was made of it: it need not be read to open the index."""
         known = self._copies.files.get(path)
         if known is None:
-            return self._originals(path).stamp(path)
+            indexed = self._copies.indexed.get(path) if self.is_for_steps else None
+            return self._originals(path).stamp(path) if indexed is None else indexed
         self._stamp_of_copy(path, known)
         return known
 
@@ -143,16 +152,23 @@ class CopiedFiles:
         return path in self._copies.files or not self.is_for_steps
 
     def _originals(self, path: str) -> Files:
-        """The storage of files without a copy."""
-        if not self._copies.steps:
+        """The storage of files without a copy. What else is in the directory of the copies, as sidecars, is there."""
+        if not self._copies.steps or os.path.normpath(path).startswith(f"{self.root}/"):
             return self.files
         if path in self._absent:
             raise missing(path)
+        found = f"copies for {'; '.join(self._copies.steps)}"
+        if has_magic(path):
+            raise NoCopyError(
+                f"{without_query(path)}: what matches this pattern is not known in {self.root}",
+                found=f"{found}, of a recipe without this pattern",
+                fix="run `playhead fetch` again where the data is, with the recipe as it is now",
+            )
         raise NoCopyError(
             f"{without_query(path)}: has no copy in {self.root}",
-            found=f"copies for {'; '.join(self._copies.steps)}",
+            found=found,
             fix="run `playhead fetch` again where the data is, with the steps that are needed now: --steps, with "
-            "--from-step or --state",
+            "--from-step or --state, and --split for an evaluation set",
         )
 
     def _stamp_of_copy(self, path: str, known: Stamp) -> Stamp:
