@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from playhead.errors import WorkerError
-from playhead.inspect.bench.bottleneck import Bottleneck, judge, killed_for_memory
+from playhead.inspect.bench.bottleneck import judge, killed_for_memory
 from playhead.inspect.bench.memory_pressure import MemoryLimit, MemoryUse
-from playhead.inspect.bench.storage_speed import StorageProbe
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.bench.storage_probe import StorageProbe
+from playhead.inspect.bench.values import Bottleneck, LoaderSettings, RunFigures
 
 STAGES = {"storage": 1.0, "decode": 1.0, "map": 1.0, "collate": 1.0, "other": 0.0}
 CALM = MemoryUse(1 << 30, 0, 0, 0, 0.0, MemoryLimit("the machine", 64 << 30, 8 << 30))
@@ -100,6 +100,41 @@ def test_a_storage_with_more_to_give_is_latency_and_one_without_is_bandwidth() -
     assert judge(mostly("storage", probe=unknown)).limit == "storage latency"
     assert judge(mostly("storage", probe=unknown, num_requests=10)).limit == "storage bandwidth"
     assert "max_bytes" in judge(mostly("storage", num_bytes=1_500_000_000, has_cache=True)).change
+
+
+def test_a_probe_that_says_nothing_is_left_out_and_the_size_of_requests_decides() -> None:
+    small = StorageProbe(0.05, 5e6)  # of a manifest of a few kilobytes; the run got 10 MB/s of something else
+    assert judge(mostly("storage", probe=small)).limit == "storage latency"
+    assert "large requests" not in judge(mostly("storage", probe=small)).evidence
+    assert judge(mostly("storage", probe=small, num_requests=10)).limit == "storage bandwidth"
+    slower = StorageProbe(0.05, 9e6)  # within what measurements differ
+    assert judge(mostly("storage", probe=slower)).limit == "storage bandwidth"
+
+
+def test_a_probe_that_waited_for_round_trips_is_a_lower_bound() -> None:
+    found = judge(mostly("storage", probe=StorageProbe(0.05, 11e6, at_least=True)))
+    assert found.limit == "storage latency"
+    assert "large requests get at least 11 MB/s" in found.evidence
+
+
+def test_a_run_that_takes_half_of_the_bandwidth_has_latency_as_long_as_more_can_be_in_flight() -> None:
+    half = mostly("storage", num_bytes=1_000_000_000)
+    assert judge(half).limit == "storage latency"
+    assert judge(mostly("storage", num_bytes=1_450_000_000)).limit == "storage bandwidth"
+    most = LoaderSettings(workers=16, lookahead=16, threads=16)
+    assert judge(replace(half, settings=most)).limit == "storage bandwidth"
+    assert judge(mostly("storage", settings=most)).limit == "storage latency"
+
+
+def test_a_shard_cache_is_not_recommended_for_media_that_it_does_not_hold() -> None:
+    media = mostly("storage", num_bytes=1_500_000_000, waits_for_media=True)
+    assert judge(media).change.startswith("copy the media to a local disk")
+
+
+def test_files_on_a_disk_are_read_by_more_workers_and_not_by_threads_that_fetch_ahead() -> None:
+    found = judge(mostly("storage", requests_cost=False))
+    assert (found.limit, found.change) == ("storage latency", "raise workers from 2 to 4")
+    assert "faster disk" in judge(mostly("storage", requests_cost=False, num_bytes=1_500_000_000)).change
 
 
 def test_look_ahead_that_is_deep_already_leaves_more_workers() -> None:

@@ -7,7 +7,7 @@ import pytest
 from playhead.feed.stats import BatchTiming
 from playhead.inspect.bench.figures import figures_of
 from playhead.inspect.bench.recording import BatchRecord, Recording
-from playhead.inspect.bench.storage_speed import StorageProbe
+from playhead.inspect.bench.storage_probe import StorageProbe
 from playhead.inspect.bench.values import LoaderSettings, RunFigures
 
 

@@ -18,15 +18,12 @@ from playhead.inspect.bench.storage_speed import (
     StorageTrial,
     judge_storage,
     measure_storage,
-    probe_storage,
-    stored_stamps,
 )
 from playhead.inspect.bench.text import BenchResults
 from playhead.inspect.bench.values import LoaderSettings
 from playhead.prepare import prepare
 from playhead.recipe.values import Fixed
-from playhead.resolve import map_tables
-from playhead.store import CountingFiles, LocalFiles
+from playhead.store import LocalFiles
 from playhead.testing import FaultyFiles
 from slow_proxy import slow_proxy
 from small_data import recipe_over
@@ -96,17 +93,6 @@ def test_an_error_of_a_reader_is_raised_here(tmp_path: Path) -> None:
     (tmp_path / "part-0.jsonl").write_text("{}\n")
     with pytest.raises(StoreError, match=r"part-0\.jsonl: changed since it was indexed"):
         measure_storage(recipe, limits=QUICK)
-
-
-def test_a_probe_asks_little(tmp_path: Path) -> None:
-    recipe = world(tmp_path, num=20, letters=5000)
-    files = CountingFiles(LocalFiles())
-    stamps = stored_stamps(LocalFiles(), map_tables(recipe).values())
-    found = probe_storage(files, stamps)
-    assert found.latency_seconds > 0
-    assert found.bytes_per_second > 0
-    assert files.counts["bytes"] <= (64 << 20) + 8 * (2 << 20)
-    assert probe_storage(files, {}).bytes_per_second == 0
 
 
 def test_compressed_shards_are_read_as_they_are_stored(tmp_path: Path) -> None:

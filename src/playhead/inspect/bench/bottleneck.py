@@ -16,11 +16,8 @@ itself waited for bytes. The questions are asked in this order, and the first th
    five medians to make (again without the longest) most of the time waited? Then batches come at uneven times, and too
    few are made ahead for the slow ones. A batch of s seconds is hidden by s / (time of the trainer for a batch) batches
    made ahead, over W workers.
-5. Otherwise the workers are the limit, and the stage with the largest part of their time is the verdict. For storage,
-   a probe right after the run says what the same files give to a few large requests at once. If that is at least three
-   times the rate of the run, the storage has more to give, and the run waits for round trips: *storage latency*. If
-   not, the run takes what there is: *storage bandwidth*. Of a run that was interrupted there is no probe: requests of
-   less than 1 MB count as latency.
+5. Otherwise the workers are the limit, and the stage with the largest part of their time is the verdict; of storage,
+   `storage_limit` tells latency and bandwidth apart.
 
 To keep up, W workers need busy_seconds / N <= W x (time of the trainer for a batch). Workers that only wait need no
 cores; those that compute share the cores that neither they nor other processes use.
@@ -31,27 +28,13 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from playhead.errors import WorkerError
-from playhead.feed.look_ahead import default_threads
 from playhead.inspect.bench.memory_pressure import MemoryLimit
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.bench.storage_limit import DEEPEST, less_to_read, missing_factor, storage_limit
+from playhead.inspect.bench.values import Bottleneck, Limit, LoaderSettings, RunFigures
 from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
-
-Limit = Literal[
-    "memory pressure",
-    "the consumer",
-    "delivery",
-    "look-ahead",
-    "storage latency",
-    "storage bandwidth",
-    "decode CPU",
-    "user map",
-    "collation",
-    "other work",
-]
 
 HIDDEN_SHARE = 0.02  # of the time: a trainer that waits less has nothing to gain
 DELIVERED_SHARE = 0.1  # of the time: what a trainer may wait for batches that are ready
@@ -60,25 +43,10 @@ SPARE_FACTOR = 0.9  # of a trainer's time for a batch
 STALLED_SHARE = 0.1
 NEAR_SHARE = 0.9  # of a limit of memory
 DISTURBING_SHARE = 0.25  # of the cores, used by others
-SPARE_RATE = 3.0  # how many times the rate of a run a storage must give for latency to be the limit
 _FREE_CORES = 0.5
 _WAITING_CORES = 0.1  # a worker that uses less waits, and needs no core
 _HEAVY_SECONDS = 0.005  # to hand over a batch: larger batches would not help
 _LIGHT_SECONDS = 0.0005  # to make a batch: a worker process takes as long to hand it over
-_DEEPEST = 16  # look-ahead to recommend: batches in progress take memory
-
-
-@dataclass(frozen=True)
-class Bottleneck:
-    """What limits a run, the figures that say so, what to change, and what else could help."""
-
-    limit: Limit
-    evidence: str
-    change: str
-    also: tuple[str, ...] = field(default=())
-
-    def __str__(self) -> str:
-        return f"limited by {self.limit}: {self.evidence}; {self.change}"
 
 
 def judge(run: RunFigures) -> Bottleneck:
@@ -111,7 +79,7 @@ def _limit_of_time(run: RunFigures) -> Bottleneck:
     if run.settings.workers and _has_capacity(run):
         return _look_ahead(run)
     stage = max(run.stages, key=lambda name: run.stages[name])
-    return _storage(run) if stage == "storage" else _stage(run, stage)
+    return storage_limit(run) if stage == "storage" else _stage(run, stage)
 
 
 def _is_hidden(run: RunFigures) -> bool:
@@ -122,7 +90,7 @@ def _is_hidden(run: RunFigures) -> bool:
 
 def _has_capacity(run: RunFigures) -> bool:
     if run.is_trained:
-        return max(_missing_factor(run), run.busy_share) < SPARE_FACTOR
+        return max(missing_factor(run), run.busy_share) < SPARE_FACTOR
     return run.busy_share < BUSY_SHARE and run.uneven_seconds > run.wait_seconds / 2
 
 
@@ -205,70 +173,12 @@ def _look_ahead(run: RunFigures) -> Bottleneck:
     )
     pace = max(run.pace_seconds, mean / settings.workers)
     wanted = max(2 * settings.lookahead, math.ceil(longest / pace / settings.workers) + 1)
-    if wanted <= _DEEPEST:
+    if wanted <= DEEPEST:
         return Bottleneck("look-ahead", evidence, f"raise look-ahead from {settings.lookahead} to {wanted}")
     stage = max(run.stages, key=lambda name: run.stages[name])
-    remedy = _cache_advice(run) if stage == "storage" else _CHEAPER[stage]
+    remedy = less_to_read(run) if stage == "storage" else _CHEAPER[stage]
     change = f"{remedy}: to hide the slow ones, each worker would have to make {wanted} batches ahead"
     return Bottleneck("look-ahead", evidence, change)
-
-
-def _storage(run: RunFigures) -> Bottleneck:
-    share, rate = run.stages["storage"] / run.busy_seconds, run.stored_bytes / run.seconds
-    facts = f"workers wait for storage {readable_share(share)} of their time and get {readable_bytes(rate)}/s"
-    if run.probe.bytes_per_second:
-        facts += (
-            f"; large requests get {readable_bytes(run.probe.bytes_per_second)}/s, "
-            f"a small one takes {readable_seconds(run.probe.latency_seconds)}"
-        )
-    has_more = run.num_bytes < 1e6 * run.num_requests
-    if run.probe.bytes_per_second:
-        has_more = rate * SPARE_RATE <= run.probe.bytes_per_second
-    if run.cache_bytes > run.num_bytes / 2 and has_more:
-        return _cache_disk(run, share)
-    if has_more:
-        also = () if run.has_cache else (f"or {_cache_advice(run)}",)
-        return Bottleneck("storage latency", facts, _more_in_flight(run), also)
-    return Bottleneck("storage bandwidth", facts, _cache_advice(run), ("more workers would share the same bandwidth",))
-
-
-def _cache_advice(run: RunFigures) -> str:
-    if run.has_cache:
-        return "raise `max_bytes` and `look_ahead` of `shard_cache`, or let each node read its own `parts`"
-    return "set `shard_cache` and `shuffle: shards`, so that every byte is read once, in large requests"
-
-
-def _cache_disk(run: RunFigures, share: float) -> Bottleneck:
-    """Most is read from the shard cache, and its filler takes less than the storage would give."""
-    facts = (
-        f"workers wait for bytes {readable_share(share)} of their time and get "
-        f"{readable_bytes(run.cache_bytes / run.seconds)}/s from the shard cache, into which "
-        f"{readable_bytes(run.copied_bytes / run.seconds)}/s are copied"
-    )
-    change = "put `shard_cache.dir` on a faster disk, or in memory if it fits"
-    return Bottleneck("storage bandwidth", facts, change, ("the storage would give more",))
-
-
-def _more_in_flight(run: RunFigures) -> str:
-    """More requests at once: workers and what each fetches ahead, by the factor that is missing."""
-    settings = run.settings
-    if settings.workers == 0:
-        return "raise workers from 0 to 4, so that requests overlap"
-    factor = max(2, _missing_factor(run))
-    deeper = min(_DEEPEST, 2 ** math.ceil(math.log2(settings.lookahead * factor)))
-    threads = default_threads(settings.lookahead) if settings.threads is None else settings.threads
-    if deeper > settings.lookahead or threads < deeper:
-        deeper = max(deeper, settings.lookahead)
-        ahead = f"look-ahead from {settings.lookahead} to {deeper} and " if deeper > settings.lookahead else ""
-        return f"raise {ahead}fetch threads from {threads} to {deeper}"
-    return f"raise workers from {settings.workers} to {math.ceil(settings.workers * factor)}"
-
-
-def _missing_factor(run: RunFigures) -> float:
-    """How many times faster the workers would have to be; 2 where no trainer says it."""
-    if not run.is_trained:
-        return 2.0
-    return run.busy_seconds / run.num_batches / run.num_makers / run.pace_seconds
 
 
 def _stage(run: RunFigures, stage: str) -> Bottleneck:
@@ -298,7 +208,7 @@ def _stage(run: RunFigures, stage: str) -> Bottleneck:
 def _enough_workers(run: RunFigures) -> int:
     """As many as keep up with the trainer and find a core."""
     workers = run.num_makers
-    wanted = math.ceil(workers * _missing_factor(run)) + (1 if run.is_trained else 0)
+    wanted = math.ceil(workers * missing_factor(run)) + (1 if run.is_trained else 0)
     each = run.cores_used / workers  # of a core
     free = run.cores - run.cores_used - run.others_cores
     if run.settings.workers == 0:

@@ -11,7 +11,7 @@ from playhead.feed.stats import STAGES
 from playhead.inspect.bench.memory_pressure import UseReading, memory_use, read_use
 from playhead.inspect.bench.recording import BatchRecord, Recording
 from playhead.inspect.bench.slow_waits import MEDIANS, making_seconds, slow_limit
-from playhead.inspect.bench.storage_speed import StorageProbe
+from playhead.inspect.bench.storage_probe import SHARDS, ReadFiles, StorageProbe
 from playhead.inspect.bench.values import LoaderSettings, RunFigures
 
 
@@ -63,6 +63,7 @@ def figures_of(
     *,
     is_trained: bool,
     has_cache: bool = False,
+    read: ReadFiles = SHARDS,
 ) -> RunFigures:
     records, begin = measured_records(recording)
     late = _late_seconds(records)
@@ -97,6 +98,8 @@ def figures_of(
         has_cache=has_cache,
         cache_bytes=sum(timing.cache_bytes for timing in timings),
         copied_bytes=recording.copied_bytes,
+        waits_for_media=read.media is not None,
+        requests_cost=read.requests_cost,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,15 +15,23 @@ from playhead.feed.describe import Streams
 from playhead.feed.loader import Loader
 from playhead.feed.tasks import Work
 from playhead.index.table import Table
-from playhead.inspect.bench.bottleneck import Bottleneck, judge, killed_for_memory
+from playhead.inspect.bench.bottleneck import judge, killed_for_memory
 from playhead.inspect.bench.figures import WorkerRow, figures_of, measured_records, worker_rows
 from playhead.inspect.bench.memory_pressure import memory_limits
 from playhead.inspect.bench.mock import mock_loader
 from playhead.inspect.bench.process_use import num_cores
 from playhead.inspect.bench.recording import BatchRecord, BenchLimits, Progress, Recording, record
 from playhead.inspect.bench.slow_waits import PinnedWait, slow_waits
-from playhead.inspect.bench.storage_speed import StorageProbe, probe_storage, stored_stamps
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.bench.storage_probe import (
+    NO_PROBE,
+    SHARDS,
+    ReadFiles,
+    StorageProbe,
+    files_waited_for,
+    probe_storage,
+    stamps_to_probe,
+)
+from playhead.inspect.bench.values import Bottleneck, LoaderSettings, RunFigures
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
 from playhead.resolve import map_tables
@@ -31,8 +39,6 @@ from playhead.resolve.resolve import leaves_by_stream
 from playhead.store import Files
 from playhead.store.shard_cache.counters import sum_counters
 from playhead.store.shard_cache.directory import CacheDirectory
-
-NO_PROBE = StorageProbe(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -116,16 +122,22 @@ def bench(
         after = None if loader.finished else loader.state_dict()
         about = {"lanes": loader.lanes, "rank": loader.rank, "world_size": loader.world_size}
     tables = map_tables(job.recipe, job.split, job.files)
-    if probe is None and not job.mock and stopped is None:
+    records, _ = measured_records(recording)
+    read = SHARDS
+    if not job.mock and stopped is None:
         try:
-            probe = _probe(job, tables.values())
+            read, probe = _probed(job, [*tables.values()], records, probe)
         except stops as error:
             stopped = _name_of(error)
-    has_cache = job.recipe.shard_cache is not None
     figures = figures_of(
-        recording, settings, num_cores(), probe or NO_PROBE, is_trained=job.limits.step_seconds > 0, has_cache=has_cache
+        recording,
+        settings,
+        num_cores(),
+        probe or NO_PROBE,
+        is_trained=job.limits.step_seconds > 0,
+        has_cache=job.recipe.shard_cache is not None,
+        read=read,
     )
-    records, _ = measured_records(recording)
     streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in leaves_by_stream(job.recipe, job.split)]
     return BenchReport(
         figures=figures,
@@ -143,13 +155,18 @@ def bench(
     )
 
 
-def _probe(job: BenchJob, tables: Iterable[Table]) -> StorageProbe:
-    """What the storage gives by itself; where it fails, the run is judged without it."""
+def _probed(
+    job: BenchJob, tables: Collection[Table], records: Iterable[BatchRecord], known: StorageProbe | None
+) -> tuple[ReadFiles, StorageProbe]:
+    """The files that a run waited for, and what the storage gives of them by itself, if that is not known yet; where
+    the storage fails, the run is judged without it.
+    """
     files = job.files or stored_files(job.recipe)
+    read = files_waited_for(files, tables, [record.timing for record in records])
     try:
-        return probe_storage(files, stored_stamps(files, tables))
+        return read, known or probe_storage(files, stamps_to_probe(files, tables, read))
     except StoreError:
-        return NO_PROBE
+        return read, NO_PROBE
 
 
 def _name_of(stop: BaseException) -> str:

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from playhead.inspect.bench.bottleneck import Limit
 from playhead.inspect.bench.figures import TooFewBatchesError
 from playhead.inspect.bench.process_use import num_cores
 from playhead.inspect.bench.report import BenchJob, BenchReport, bench
-from playhead.inspect.bench.storage_speed import StorageProbe
-from playhead.inspect.bench.values import LoaderSettings
+from playhead.inspect.bench.storage_probe import StorageProbe
+from playhead.inspect.bench.values import Limit, LoaderSettings
 from playhead.recipe.storage import stored_files
 from playhead.resolve import map_tables
 from playhead.store import num_costly

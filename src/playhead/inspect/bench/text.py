@@ -60,7 +60,8 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
     if figures.probe.bytes_per_second:
         storage += (
             f"; a small request takes {readable_seconds(figures.probe.latency_seconds)}, "
-            f"large ones get {readable_bytes(figures.probe.bytes_per_second)}/s"
+            f"large ones get {'at least ' if figures.probe.at_least else ''}"
+            f"{readable_bytes(figures.probe.bytes_per_second)}/s"
         )
     facts.append(("storage", storage))
     if figures.has_cache:

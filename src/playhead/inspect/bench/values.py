@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from playhead.inspect.bench.memory_pressure import MemoryUse
-from playhead.inspect.bench.storage_speed import StorageProbe
+from playhead.inspect.bench.storage_probe import StorageProbe
+
+Limit = Literal[
+    "memory pressure",
+    "the consumer",
+    "delivery",
+    "look-ahead",
+    "storage latency",
+    "storage bandwidth",
+    "decode CPU",
+    "user map",
+    "collation",
+    "other work",
+]
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What limits a run, the figures that say so, what to change, and what else could help."""
+
+    limit: Limit
+    evidence: str
+    change: str
+    also: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return f"limited by {self.limit}: {self.evidence}; {self.change}"
 
 
 @dataclass(frozen=True)
@@ -38,13 +64,15 @@ class RunFigures:
     `ready_seconds` is the part of `wait_seconds` in which no worker was making the batch: it was made already, or on
     its way. `uneven_seconds` is the other part of waits over five medians for batches that took over five medians to
     make. Both are without the longest; `longest_ready_seconds` is what was left out of the first, and
-    `long_batch_seconds` the second longest time for a batch. `stages` are the seconds of the workers for these
-    batches by what they did: storage, decode, map, collate and other; `busy_seconds` is their sum, `busy_share` how
-    busy the workers were (1 without workers: batches are made while the trainer waits). `probe` is what the storage
-    gives by itself. `num_bytes` are all that the workers read, `cache_bytes` those of them that came from the shard
-    cache, and `copied_bytes` what its filler copied meanwhile, for all ranks of the node. `cores_used` are those of all
-    processes of the loader, `others_cores` those of all other processes of the machine. `is_trained` says whether a
-    trainer takes time; without one a bench only measures how fast loading is.
+    `long_batch_seconds` the second longest time for a batch. `stages` are the seconds of the workers for these batches
+    by what they did: storage, decode, map, collate and other; `busy_seconds` is their sum, `busy_share` how busy the
+    workers were (1 without workers: batches are made while the trainer waits). `probe` is what the storage gives by
+    itself; `waits_for_media` says whether the files that were waited for are media that rows name rather than shards,
+    and `requests_cost` whether a request for one takes a round trip. `num_bytes` are all that the workers read,
+    `cache_bytes` those of them that came from the shard cache, and `copied_bytes` what its filler copied meanwhile, for
+    all ranks of the node. `cores_used` are those of all processes of the loader, `others_cores` those of all other
+    processes of the machine. `is_trained` says whether a trainer takes time; without one a bench only measures how fast
+    loading is.
     """
 
     settings: LoaderSettings
@@ -72,6 +100,8 @@ class RunFigures:
     cache_bytes: int = 0
     copied_bytes: int = 0
     longest_ready_seconds: float = 0.0
+    waits_for_media: bool = False
+    requests_cost: bool = True
 
     @property
     def stored_bytes(self) -> int:
