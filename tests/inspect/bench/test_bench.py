@@ -170,6 +170,15 @@ def test_a_stream_that_ends_before_all_workers_are_warm_is_judged_all_the_same(t
     assert report.figures.num_batches == 3
 
 
+def test_a_few_batches_of_a_moment_have_figures_and_no_verdict(tmp_path: Path) -> None:
+    recipe = replace(world(tmp_path, num=5), epochs=1)
+    report = bench(BenchJob(recipe, SHORT), LoaderSettings(workers=2, worker_kind="thread"))
+    assert limit_of(report) == "unknown"
+    assert str(report.bottleneck).startswith("too little was measured for a verdict: ")
+    assert "bench with more data or smaller batches" in report.bottleneck.change
+    assert report.figures.num_batches >= 1
+
+
 def test_too_few_batches_are_an_error_that_says_so(tmp_path: Path) -> None:
     recipe = replace(world(tmp_path, num=1), epochs=1)
     with pytest.raises(PlayheadError, match="too few batches were delivered") as caught:
@@ -183,7 +192,7 @@ def test_an_interrupted_run_is_judged_by_what_was_measured(recipe: Recipe) -> No
 
     def interrupt(_done: float, steps: int) -> None:
         steps_seen.append(steps)
-        if steps > 3:
+        if steps > 15:
             raise KeyboardInterrupt
 
     job = BenchJob(replace(recipe, map="bench_maps:slow"), BenchLimits(seconds=60))

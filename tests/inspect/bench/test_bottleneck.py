@@ -84,6 +84,55 @@ def test_small_batches_are_not_left_to_workers_that_would_take_as_long_to_hand_t
     assert judge(replace(alone, busy_seconds=0.02)).change.startswith("make batches larger")
 
 
+def light(**changes: object) -> RunFigures:
+    """Small batches of local files: threads that mostly wait for the interpreter, which counts as reading."""
+    settings = LoaderSettings(workers=2, worker_kind="thread")
+    run = mostly("storage", settings=settings, num_batches=24_000, requests_cost=False, cores=2.0, cores_used=1.1)
+    return replace(run, probe=StorageProbe(8e-6, 5e9), **changes)  # type: ignore[arg-type]
+
+
+def test_batches_so_light_that_workers_cost_more_than_they_give_need_none() -> None:
+    found = judge(light())
+    assert (found.limit, found.change) == ("delivery", "use no workers, or make batches larger")
+    processes = light(settings=LoaderSettings(workers=2), busy_seconds=7.0, ready_seconds=9.0, num_batches=20_000)
+    assert judge(processes).change == "use no workers, or make batches larger"
+
+
+def test_workers_that_make_light_batches_faster_than_one_are_worth_their_cost() -> None:
+    processes = light(settings=LoaderSettings(workers=4), busy_seconds=40.0, num_batches=100_000, cores=8.0)
+    assert "no workers" not in judge(processes).change
+    waiting = light(cores_used=0.2, stages={**STAGES, "map": 17.0})  # a map that sleeps
+    assert judge(waiting).limit == "user map"
+    assert "no workers" not in judge(trained(light(), 5.0)).change
+    assert "no workers" not in judge(light(requests_cost=True)).change
+
+
+def test_reading_is_not_the_limit_where_a_disk_takes_far_less_time_for_it_and_processors_are_busy() -> None:
+    run = light(num_batches=2400, stages={**STAGES, "storage": 14.0, "decode": 5.0})
+    found = judge(run)
+    assert (found.limit, found.change) == ("decode CPU", "use worker processes: threads share one interpreter")
+    assert judge(replace(run, cores_used=0.2)).limit == "storage latency"  # a disk that was slow then
+    assert judge(replace(run, probe=StorageProbe(0.05, 5e9))).limit == "storage latency"
+    assert judge(replace(run, requests_cost=True)).limit == "storage latency"
+
+
+@pytest.mark.parametrize(
+    ("num_batches", "seconds", "limit"),
+    [(1, 0.018, "unknown"), (63, 0.5, "unknown"), (64, 0.5, "user map"), (64, 0.05, "unknown"), (4, 2.0, "user map")],
+)
+def test_there_is_no_verdict_where_less_was_measured_than_means_anything(
+    num_batches: int, seconds: float, limit: str
+) -> None:
+    settings = LoaderSettings(workers=4, lookahead=8)
+    run = mostly("map", settings=settings, num_batches=num_batches, seconds=seconds, wait_seconds=seconds)
+    found = judge(run)
+    assert found.limit == limit
+    if limit == "unknown":
+        assert str(found).startswith("too little was measured for a verdict: ")
+        assert "`--seconds`" in found.change
+        assert "more data" in judge(replace(run, has_ended=True)).change
+
+
 def test_threads_that_share_an_interpreter_should_be_processes() -> None:
     settings = LoaderSettings(workers=4, worker_kind="thread")
     assert "worker processes" in judge(mostly("map", settings=settings, cores_used=1.0)).change

@@ -8,7 +8,10 @@ itself waited for bytes. The questions are asked in this order, and the first th
    reached while pages had to be read back (major faults, swap)?
 2. *the consumer*, that is the trainer: is `wait_seconds` at most 2 % of T? Then loading is hidden behind training. With
    a trainer, waits for batches that were made already do not count, up to a tenth of T: loading is not why.
-3. *delivery*: was no worker making the batch in more than half of the time waited (without the longest: something may
+3. *delivery*, of light batches: does a batch take a worker less than half a millisecond, and do batches come hardly
+   faster than one worker would make them? Then workers cost as much as they give. Of threads that keep one interpreter
+   busy, the processor time of a batch is compared: the rest is waiting for the interpreter.
+   Or was no worker making the batch in more than half of the time waited (without the longest: something may
    happen once)? Then handing over is the limit: its own process plans, receives and hands out.
 4. *look-ahead*: is there capacity to spare? With a trainer: do W workers take less than 90 % of its time for a batch,
    and were they busy for less than 90 % of theirs?
@@ -17,7 +20,10 @@ itself waited for bytes. The questions are asked in this order, and the first th
    few are made ahead for the slow ones. A batch of s seconds is hidden by s / (time of the trainer for a batch) batches
    made ahead, over W workers.
 5. Otherwise the workers are the limit, and the stage with the largest part of their time is the verdict; of storage,
-   `storage_limit` tells latency and bandwidth apart.
+   `storage_limit` tells latency and bandwidth apart. The storage is not it where files on a disk give these bytes, by
+   the probe, in less than a fifth of the time, and processors are busy: then reading waits for one of them.
+
+Before the second question: were there enough batches, and enough time, to say so (`is_enough`)?
 
 To keep up, W workers need busy_seconds / N <= W x (time of the trainer for a batch). Workers that only wait need no
 cores; those that compute share the cores that neither they nor other processes use.
@@ -33,8 +39,8 @@ from dataclasses import replace
 from playhead.errors import WorkerError
 from playhead.inspect.bench.memory_pressure import MemoryLimit
 from playhead.inspect.bench.storage_limit import DEEPEST, less_to_read, missing_factor, storage_limit
-from playhead.inspect.bench.values import Bottleneck, Limit, LoaderSettings, RunFigures
-from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
+from playhead.inspect.bench.values import Bottleneck, Limit, LoaderSettings, RunFigures, is_enough
+from playhead.inspect.readable import readable_bytes, readable_count, readable_seconds, readable_share
 
 HIDDEN_SHARE = 0.02  # of the time: a trainer that waits less has nothing to gain
 DELIVERED_SHARE = 0.1  # of the time: what a trainer may wait for batches that are ready
@@ -47,6 +53,9 @@ _FREE_CORES = 0.5
 _WAITING_CORES = 0.1  # a worker that uses less waits, and needs no core
 _HEAVY_SECONDS = 0.005  # to hand over a batch: larger batches would not help
 _LIGHT_SECONDS = 0.0005  # to make a batch: a worker process takes as long to hand it over
+_LIGHT_SHARE = 0.8  # of that time: workers that deliver a batch in less are worth something
+_ONE_CORE = 0.7  # threads that use more keep one interpreter busy
+_AT_ONCE_SHARE = 0.2
 
 
 def judge(run: RunFigures) -> Bottleneck:
@@ -54,6 +63,8 @@ def judge(run: RunFigures) -> Bottleneck:
     memory = _memory(run)
     if memory is not None:
         return memory
+    if not is_enough(run.num_batches, run.seconds, run.settings):
+        return _unknown(run)
     found = _limit_of_time(run)
     return replace(found, also=(*found.also, *_notes(run)))
 
@@ -74,12 +85,61 @@ def _notes(run: RunFigures) -> Iterator[str]:
 def _limit_of_time(run: RunFigures) -> Bottleneck:
     if run.wait_share <= HIDDEN_SHARE or (run.is_trained and _is_hidden(run)):
         return _consumer(run)
+    if _is_light(run):
+        return _light(run)
     if run.ready_seconds > run.wait_seconds / 2:
         return _delivery(run)
     if run.settings.workers and _has_capacity(run):
         return _look_ahead(run)
-    stage = max(run.stages, key=lambda name: run.stages[name])
+    stages = {name: seconds for name, seconds in run.stages.items() if name != "storage" or not _is_read_at_once(run)}
+    stage = max(stages, key=lambda name: stages[name])
     return storage_limit(run) if stage == "storage" else _stage(run, stage)
+
+
+def _is_read_at_once(run: RunFigures) -> bool:
+    """Whether files on a disk give their bytes in far less than the time that passes in reading, while processors are
+    busy: then that time is spent waiting for a core, or for the interpreter.
+    """
+    if run.requests_cost or not run.probe.bytes_per_second or not _is_computing(run):
+        return False
+    needed = run.num_requests * run.probe.latency_seconds + run.num_bytes / run.probe.bytes_per_second
+    return needed < _AT_ONCE_SHARE * run.stages["storage"]
+
+
+def _unknown(run: RunFigures) -> Bottleneck:
+    evidence = (
+        f"{readable_count(run.num_batches, 'batch', 'batches')} in {readable_seconds(run.seconds)}, {run.settings}"
+    )
+    more = "more data or smaller batches" if run.has_ended else "more time or steps (`--seconds`, `--steps`)"
+    fewer = ", or with fewer workers and less look-ahead" if run.settings.num_ahead > 1 else ""
+    return Bottleneck("unknown", evidence, f"bench with {more}{fewer}")
+
+
+def _is_light(run: RunFigures) -> bool:
+    """Whether batches are so light that workers cost as much as they give: one alone would make them as fast."""
+    if not run.settings.workers or run.is_trained or run.requests_cost:  # they wait while others are made
+        return False
+    each = run.busy_seconds / run.num_batches
+    if run.settings.worker_kind == "thread" and _is_computing(run):  # what they wait for is the interpreter
+        each = min(each, run.cores_used * run.seconds / run.num_batches)
+    return each < _LIGHT_SECONDS and run.seconds / run.num_batches > _LIGHT_SHARE * each
+
+
+def _is_computing(run: RunFigures) -> bool:
+    """Whether threads keep their one interpreter busy, as far as others leave them a core; or processes all cores."""
+    if run.settings.worker_kind == "process":
+        return run.cores_used > NEAR_SHARE * run.cores
+    return run.cores_used > _ONE_CORE * min(1.0, max(0.5, run.cores - run.others_cores))
+
+
+def _light(run: RunFigures) -> Bottleneck:
+    made, came = run.busy_seconds / run.num_batches, run.seconds / run.num_batches
+    waiting = ", most of it waiting for the interpreter" if made > _LIGHT_SECONDS else ""
+    evidence = (
+        f"a worker takes {readable_seconds(made)} for a batch{waiting}, and one comes every {readable_seconds(came)}: "
+        "so light a batch costs as much to hand over as to make"
+    )
+    return Bottleneck("delivery", evidence, "use no workers, or make batches larger")
 
 
 def _is_hidden(run: RunFigures) -> bool:
@@ -191,7 +251,7 @@ def _stage(run: RunFigures, stage: str) -> Bottleneck:
         f"{readable_share(share)} of the workers' time, {readable_seconds(each)} for a batch; "
         f"{used:.1f} of {run.cores:g} cores are in use"
     )
-    if settings.worker_kind == "thread" and settings.workers > 1 and run.cores >= 2 and 0.7 < used < 1.3:
+    if settings.worker_kind == "thread" and settings.workers > 1 and run.cores >= 2 and _ONE_CORE < used < 1.3:
         return Bottleneck(name, evidence, "use worker processes: threads share one interpreter")
     if not settings.workers and run.busy_seconds / run.num_batches < _LIGHT_SECONDS:
         change = "make batches larger: workers would take as long to hand over such small ones"

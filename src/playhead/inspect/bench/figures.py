@@ -71,6 +71,7 @@ def figures_of(
     seconds = max(records[-1].given - begin, 1e-9)
     parts = [record.timing.own_seconds() for record in records]
     ready = sorted(map(_ready_seconds, records))
+    readings = recording.memory[recording.memory_from :]
     timings = [record.timing for record in records]
     return RunFigures(
         settings=settings,
@@ -90,16 +91,17 @@ def figures_of(
         num_requests=sum(timing.num_requests for timing in timings),
         num_bytes=sum(timing.num_bytes for timing in timings),
         probe=probe,
-        cores_used=min(cores, _loader_seconds(recording.memory) / seconds),  # in a short run the clocks differ
-        others_cores=min(cores, _others_seconds(recording.memory) / seconds),
+        cores_used=min(cores, _loader_seconds(readings) / seconds),  # in a short run the clocks differ
+        others_cores=min(cores, _others_seconds(readings) / seconds),
         cores=cores,
-        memory=memory_use(recording.memory or [read_use()]),
+        memory=memory_use(readings or [read_use()]),
         is_trained=is_trained,
         has_cache=has_cache,
         cache_bytes=sum(timing.cache_bytes for timing in timings),
         copied_bytes=recording.copied_bytes,
         waits_for_media=read.media is not None,
         requests_cost=read.requests_cost,
+        has_ended=recording.has_ended,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -121,12 +121,15 @@ def bench(
         queue_depth = loader.stats().queue_depth_mean
         after = None if loader.finished else loader.state_dict()
         about = {"lanes": loader.lanes, "rank": loader.rank, "world_size": loader.world_size}
+    recording.count_enough(settings)
     tables = map_tables(job.recipe, job.split, job.files)
     records, _ = measured_records(recording)
     read = SHARDS
-    if not job.mock and stopped is None:
+    if not job.mock:
+        storage = job.files or stored_files(job.recipe)
+        read = files_waited_for(storage, tables.values(), [record.timing for record in records])
         try:
-            read, probe = _probed(job, [*tables.values()], records, probe)
+            probe = probe if probe is not None or stopped else _probe(storage, tables.values(), read)
         except stops as error:
             stopped = _name_of(error)
     figures = figures_of(
@@ -155,18 +158,12 @@ def bench(
     )
 
 
-def _probed(
-    job: BenchJob, tables: Collection[Table], records: Iterable[BatchRecord], known: StorageProbe | None
-) -> tuple[ReadFiles, StorageProbe]:
-    """The files that a run waited for, and what the storage gives of them by itself, if that is not known yet; where
-    the storage fails, the run is judged without it.
-    """
-    files = job.files or stored_files(job.recipe)
-    read = files_waited_for(files, tables, [record.timing for record in records])
+def _probe(files: Files, tables: Collection[Table], read: ReadFiles) -> StorageProbe:
+    """What the storage gives by itself; where it fails, the run is judged without it."""
     try:
-        return read, known or probe_storage(files, stamps_to_probe(files, tables, read))
+        return probe_storage(files, stamps_to_probe(files, tables, read))
     except StoreError:
-        return read, NO_PROBE
+        return NO_PROBE
 
 
 def _name_of(stop: BaseException) -> str:

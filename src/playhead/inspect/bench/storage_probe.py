@@ -5,7 +5,7 @@ that the run waited for.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +61,7 @@ class ReadFiles:
 SHARDS = ReadFiles()  # where nothing else is known
 
 
-def files_waited_for(files: Files, tables: Iterable[Table], timings: Iterable[BatchTiming]) -> ReadFiles:
+def files_waited_for(files: Files, tables: Collection[Table], timings: Iterable[BatchTiming]) -> ReadFiles:
     """Those that the slowest requests of the batches were for, weighted by their time."""
     shards = {path for table in tables for path in table.index.stamps}
     slowest: dict[str, float] = {}

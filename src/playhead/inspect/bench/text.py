@@ -11,7 +11,7 @@ from playhead.inspect.bench.report import BenchReport, rates
 from playhead.inspect.bench.slow_waits import PinnedWait
 from playhead.inspect.bench.storage_speed import StorageSpeed, StorageTrial
 from playhead.inspect.bench.sweep import Sweep
-from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
+from playhead.inspect.readable import readable_bytes, readable_count, readable_seconds, readable_share
 
 STAGE_COLUMNS = (*STAGES, "other", "idle", "ahead", "waited for")
 _UNKNOWN = "only the sequence field has a planned length: other fields, maps and collate functions are left out"
@@ -40,7 +40,8 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
     figures, speed = report.figures, rates(report.figures)
     memory, limit = figures.memory, figures.memory.limit
     delivered = (
-        f"{figures.num_batches:,} batches of {figures.num_steps:,} steps in {readable_seconds(figures.seconds)}; "
+        f"{readable_count(figures.num_batches, 'batch', 'batches')} of {readable_count(figures.num_steps, 'step')} "
+        f"in {readable_seconds(figures.seconds)}; "
         f"the first batch came after {readable_seconds(report.first_seconds)}"
     )
     facts = [("run", f"{figures.settings}; rank {report.rank} of {report.world_size}"), ("delivered", delivered)]
@@ -49,14 +50,15 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
     facts.append(("consumer", f"{waited}; the rest is its own"))
     depth = figures.settings.workers * figures.settings.lookahead
     if depth:
-        facts.append(("queue", f"{report.queue_depth:.1f} of {depth} batches were ready when one was asked for"))
+        ready = f"{report.queue_depth:.1f} of {readable_count(depth, 'batch', 'batches')}"
+        facts.append(("queue", f"{ready} ready when one was asked for"))
     facts.append(("cores", f"{figures.cores_used:.1f} of {figures.cores:g} in use"))
     if report.mock:
         return [*facts, ("left out", _UNKNOWN)]
     total = report.workers[-1]
     storage = f"{readable_bytes(speed['bytes'])}/s"
     if not figures.has_cache:  # of which requests are hits
-        storage += f" in {figures.num_requests:,} requests"
+        storage += f" in {readable_count(figures.num_requests, 'request')}"
     if figures.probe.bytes_per_second:
         storage += (
             f"; a small request takes {readable_seconds(figures.probe.latency_seconds)}, "
@@ -115,7 +117,7 @@ def trial_cells(trial: StorageTrial) -> list[str]:
 
 
 def storage_note(speed: StorageSpeed) -> str:
-    text = f"{speed.num_files:,} {'file' if speed.num_files == 1 else 'files'} of {readable_bytes(speed.size_bytes)}"
+    text = f"{readable_count(speed.num_files, 'file')} of {readable_bytes(speed.size_bytes)}"
     if speed.again:
         text += (
             f"; {readable_share(speed.again)} of what was read had been read before, so some of it came from a cache"

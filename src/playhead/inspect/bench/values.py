@@ -19,20 +19,31 @@ Limit = Literal[
     "user map",
     "collation",
     "other work",
+    "unknown",
 ]
+
+_LEAST_SECONDS = 0.1
+_LONG_SECONDS = 1.0  # of which few batches say enough: each took long
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits a run, the figures that say so, what to change, and what else could help."""
+    """What limits a run, the figures that say so, what to change, and what else could help.
+
+    The limit is "unknown" where too little was measured to say it.
+    """
 
     limit: Limit
     evidence: str
     change: str
     also: tuple[str, ...] = field(default=())
 
+    @property
+    def title(self) -> str:
+        return "too little was measured for a verdict" if self.limit == "unknown" else f"limited by {self.limit}"
+
     def __str__(self) -> str:
-        return f"limited by {self.limit}: {self.evidence}; {self.change}"
+        return f"{self.title}: {self.evidence}; {self.change}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,11 @@ class LoaderSettings:
     worker_kind: Literal["process", "thread"] = "process"
     decode_threads: int = 0
 
+    @property
+    def num_ahead(self) -> int:
+        """How many batches are made ahead, or are being made, at most."""
+        return max(1, self.workers * self.lookahead)
+
     def __str__(self) -> str:
         decoding = f", {self.decode_threads} decode threads" if self.decode_threads else ""
         if not self.workers:
@@ -55,6 +71,17 @@ class LoaderSettings:
         kinds = {"process": ("process", "processes"), "thread": ("thread", "threads")}[self.worker_kind]
         threads = "" if self.threads is None else f", {self.threads} fetch threads"
         return f"{self.workers} worker {kinds[self.workers > 1]}, look-ahead {self.lookahead}{threads}{decoding}"
+
+
+def is_enough(num_batches: int, seconds: float, settings: LoaderSettings) -> bool:
+    """Whether so many batches in so many seconds say what limits a loader.
+
+    Batches that were made ahead before the first of them counted come at once: there must be twice as many, or they
+    must have taken long.
+    """
+    if seconds < _LEAST_SECONDS or num_batches < max(2, settings.workers):
+        return False
+    return seconds >= _LONG_SECONDS or num_batches >= 2 * settings.num_ahead
 
 
 @dataclass(frozen=True)
@@ -71,8 +98,8 @@ class RunFigures:
     and `requests_cost` whether a request for one takes a round trip. `num_bytes` are all that the workers read,
     `cache_bytes` those of them that came from the shard cache, and `copied_bytes` what its filler copied meanwhile, for
     all ranks of the node. `cores_used` are those of all processes of the loader, `others_cores` those of all other
-    processes of the machine. `is_trained` says whether a trainer takes time; without one a bench only measures how fast
-    loading is.
+    processes of the machine. `has_ended` says whether the stream ended before a limit of the run did, `is_trained`
+    whether a trainer takes time; without one a bench only measures how fast loading is.
     """
 
     settings: LoaderSettings
@@ -102,6 +129,7 @@ class RunFigures:
     longest_ready_seconds: float = 0.0
     waits_for_media: bool = False
     requests_cost: bool = True
+    has_ended: bool = False
 
     @property
     def stored_bytes(self) -> int:
