@@ -29,6 +29,7 @@ from playhead.inspect.bench.text import (
     facts_of,
     plain_results,
     storage_note,
+    sweep_advice,
     trial_cells,
     verdict_of,
     wait_cells,
@@ -55,7 +56,8 @@ def run_bench(job: BenchJob, settings: LoaderSettings, *, with_sweep: bool, with
                 swept = sweep(job, settings, _counted(show), (Stopped,))
                 settings = swept.best
             if swept is None or swept.stopped is None:
-                report = bench(job, settings, partial(_show_run, show, job), stops=(Stopped,))
+                settled = () if swept is None else swept.settled
+                report = bench(job, settings, partial(_show_run, show, job), stops=(Stopped,), settled=settled)
     except Stopped as stopped:
         if speed is None and swept is None:
             error = PlayheadError(f"stopped by {stopped.name} before anything was measured", fix="give it more time")
@@ -146,8 +148,7 @@ def _stages(report: BenchReport, is_narrow: bool) -> Table:
 
 
 def _print_sweep(screen: Console, found: Sweep) -> None:
-    stopped = "" if found.stopped is None else f", of the runs until it was stopped by {found.stopped}"
-    heading(screen, f"sweep: use {found.best}{stopped}" if found.points else "sweep: stopped before its first run")
+    heading(screen, f"sweep: {sweep_advice(found)}")
     most = max((point.batches_per_second for point in found.points), default=0.0) or 1.0
     for setting, name in NAMES.items():
         points = found.of(setting)

@@ -133,6 +133,21 @@ def test_there_is_no_verdict_where_less_was_measured_than_means_anything(
         assert "more data" in judge(replace(run, has_ended=True)).change
 
 
+def test_what_a_sweep_has_settled_is_not_advised_again() -> None:
+    workers, ahead = ("workers",), ("workers", "lookahead", "threads")
+    assert judge(mostly("map", settled=workers)).change.startswith("make the map cheaper")
+    assert judge(light(settled=workers)).change == "make batches larger"
+    assert judge(mostly("storage", settled=("lookahead",))).change == "raise workers from 2 to 4"
+    assert judge(mostly("storage", settled=("threads",))).change == "raise look-ahead from 2 to 4"
+    assert "raise" not in judge(mostly("storage", settled=ahead)).change
+    uneven = replace(RUN, busy_share=0.3, busy_seconds=5.0, uneven_seconds=6.0, long_batch_seconds=0.8)
+    assert "raise look-ahead" in judge(trained(uneven, 5.0)).change
+    assert "raise" not in judge(replace(trained(uneven, 5.0), settled=ahead)).change
+    idle = trained(replace(RUN, busy_seconds=4.0, settings=LoaderSettings(workers=8)), 9.9)
+    assert judge(idle).also
+    assert not judge(replace(idle, settled=workers)).also
+
+
 def test_threads_that_share_an_interpreter_should_be_processes() -> None:
     settings = LoaderSettings(workers=4, worker_kind="thread")
     assert "worker processes" in judge(mostly("map", settings=settings, cores_used=1.0)).change

@@ -139,7 +139,8 @@ def _light(run: RunFigures) -> Bottleneck:
         f"a worker takes {readable_seconds(made)} for a batch{waiting}, and one comes every {readable_seconds(came)}: "
         "so light a batch costs as much to hand over as to make"
     )
-    return Bottleneck("delivery", evidence, "use no workers, or make batches larger")
+    change = "make batches larger" if "workers" in run.settled else "use no workers, or make batches larger"
+    return Bottleneck("delivery", evidence, change)
 
 
 def _is_hidden(run: RunFigures) -> bool:
@@ -204,7 +205,8 @@ def _consumer(run: RunFigures) -> Bottleneck:
         f"and loading one {readable_seconds(loading)}"
     )
     needed = math.ceil(1.25 * run.busy_seconds / run.seconds) + 1
-    also = (f"{needed} workers would do",) if run.settings.workers > needed else ()
+    too_many = run.settings.workers > needed and "workers" not in run.settled
+    also = (f"{needed} workers would do",) if too_many else ()
     return Bottleneck("the consumer", evidence, "nothing to change, loading is hidden behind it", also)
 
 
@@ -233,10 +235,13 @@ def _look_ahead(run: RunFigures) -> Bottleneck:
     )
     pace = max(run.pace_seconds, mean / settings.workers)
     wanted = max(2 * settings.lookahead, math.ceil(longest / pace / settings.workers) + 1)
-    if wanted <= DEEPEST:
+    is_settled = "lookahead" in run.settled
+    if wanted <= DEEPEST and not is_settled:
         return Bottleneck("look-ahead", evidence, f"raise look-ahead from {settings.lookahead} to {wanted}")
     stage = max(run.stages, key=lambda name: run.stages[name])
     remedy = less_to_read(run) if stage == "storage" else _CHEAPER[stage]
+    if is_settled:
+        return Bottleneck("look-ahead", evidence, f"{remedy}: the sweep found that more look-ahead does not help")
     change = f"{remedy}: to hide the slow ones, each worker would have to make {wanted} batches ahead"
     return Bottleneck("look-ahead", evidence, change)
 
@@ -262,11 +267,15 @@ def _stage(run: RunFigures, stage: str) -> Bottleneck:
         if stage == "decode":
             also.append("or raise decode threads, which take less memory than workers, if it is audio or images")
         return Bottleneck(name, evidence, f"raise workers from {settings.workers} to {workers}", tuple(also))
+    if "workers" in run.settled:
+        return Bottleneck(name, evidence, f"{_CHEAPER[stage]}: the sweep found that more workers do not help")
     return Bottleneck(name, evidence, f"no core is left for more workers: {_CHEAPER[stage]}")
 
 
 def _enough_workers(run: RunFigures) -> int:
-    """As many as keep up with the trainer and find a core."""
+    """As many as keep up with the trainer and find a core; those that a sweep has settled on."""
+    if "workers" in run.settled:
+        return run.settings.workers
     workers = run.num_makers
     wanted = math.ceil(workers * missing_factor(run)) + (1 if run.is_trained else 0)
     each = run.cores_used / workers  # of a core

@@ -12,7 +12,7 @@ from playhead.inspect.bench.memory_pressure import UseReading, memory_use, read_
 from playhead.inspect.bench.recording import BatchRecord, Recording
 from playhead.inspect.bench.slow_waits import MEDIANS, making_seconds, slow_limit
 from playhead.inspect.bench.storage_probe import SHARDS, ReadFiles, StorageProbe
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.bench.values import LoaderSettings, RunFigures, Setting
 
 
 class TooFewBatchesError(EndOfStreamError):
@@ -64,6 +64,7 @@ def figures_of(
     is_trained: bool,
     has_cache: bool = False,
     read: ReadFiles = SHARDS,
+    settled: tuple[Setting, ...] = (),
 ) -> RunFigures:
     records, begin = measured_records(recording)
     late = _late_seconds(records)
@@ -102,6 +103,7 @@ def figures_of(
         waits_for_media=read.media is not None,
         requests_cost=read.requests_cost,
         has_ended=recording.has_ended,
+        settled=settled,
     )
 
 

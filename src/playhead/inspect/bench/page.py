@@ -14,6 +14,7 @@ from playhead.inspect.bench.text import (
     BenchResults,
     facts_of,
     storage_note,
+    sweep_advice,
     trial_cells,
     verdict_of,
     wait_cells,
@@ -145,13 +146,11 @@ def _sweep(found: Sweep) -> str:
     for setting, name in NAMES.items():
         points = found.of(setting)
         if points:
-            chosen = getattr(found.best, setting)
+            chosen = getattr(found.best, setting) if found.recommends else None
             values = [(str(point.value), point.batches_per_second) for point in points]
             plots.append(_curve(values, f"batches a second by {name}", [point.value == chosen for point in points]))
-    stopped = f" (stopped by {escape(found.stopped)})" if found.stopped else ""
-    if not found.points:
-        return f"<p>No run was finished{stopped}.</p>"
-    return f"<p>Use {escape(str(found.best))}{stopped}.</p>{_figures(plots)}"
+    advice = sweep_advice(found)
+    return f"<p>{_words(advice[0].upper() + advice[1:])}.</p>{_figures(plots)}"
 
 
 def _storage(speed: StorageSpeed) -> str:

@@ -31,7 +31,7 @@ from playhead.inspect.bench.storage_probe import (
     probe_storage,
     stamps_to_probe,
 )
-from playhead.inspect.bench.values import Bottleneck, LoaderSettings, RunFigures
+from playhead.inspect.bench.values import Bottleneck, LoaderSettings, RunFigures, Setting
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
 from playhead.resolve import map_tables
@@ -100,10 +100,12 @@ def bench(
     stops: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
     state: dict[str, Any] | None = None,
     probe: StorageProbe | None = None,
+    settled: tuple[Setting, ...] = (),
 ) -> BenchReport:
     """Run a job and judge it. An exception of `stops` ends the run early; what was measured until then is judged.
 
     `state` is where to begin, by default at the beginning; `probe` what the storage gives by itself, if it is known.
+    More of a `settled` setting is not advised: a sweep has shown that it does not help.
     """
     settings = settings or LoaderSettings()
     recording, stopped, limits = Recording(partial(_copied_bytes, job)), None, memory_limits()
@@ -140,6 +142,7 @@ def bench(
         is_trained=job.limits.step_seconds > 0,
         has_cache=job.recipe.shard_cache is not None,
         read=read,
+        settled=settled,
     )
     streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in leaves_by_stream(job.recipe, job.split)]
     return BenchReport(

@@ -86,20 +86,32 @@ def _cache_disk(run: RunFigures, share: float) -> Bottleneck:
 def _more_in_flight(run: RunFigures) -> str | None:
     """More requests at once: workers and what each fetches ahead, by the factor that is missing; None at the most.
 
-    Of files on a disk nothing is fetched ahead: only workers read more at once.
+    Of files on a disk nothing is fetched ahead: only workers read more at once. What a sweep has settled stays.
     """
-    settings = run.settings
-    if settings.workers == 0:
-        return "raise workers from 0 to 4, so that requests overlap"
-    factor = max(2, missing_factor(run))
-    deeper = max(settings.lookahead, min(DEEPEST, 2 ** math.ceil(math.log2(settings.lookahead * factor))))
-    threads = default_threads(settings.lookahead) if settings.threads is None else settings.threads
-    if run.requests_cost and (deeper > settings.lookahead or threads < deeper):
-        ahead = f"look-ahead from {settings.lookahead} to {deeper} and " if deeper > settings.lookahead else ""
-        return f"raise {ahead}fetch threads from {threads} to {deeper}"
-    if settings.workers >= _MOST_WORKERS:
+    settings, factor = run.settings, max(2, missing_factor(run))
+    if settings.workers and run.requests_cost:
+        ahead = _further_ahead(run, factor)
+        if ahead is not None:
+            return ahead
+    if "workers" in run.settled or settings.workers >= _MOST_WORKERS:
         return None
+    if not settings.workers:
+        return "raise workers from 0 to 4, so that requests overlap"
     return f"raise workers from {settings.workers} to {math.ceil(settings.workers * factor)}"
+
+
+def _further_ahead(run: RunFigures, factor: float) -> str | None:
+    """More look-ahead and threads that fetch, if they are not deep enough yet."""
+    settings, deeper = run.settings, run.settings.lookahead
+    threads = default_threads(settings.lookahead) if settings.threads is None else settings.threads
+    if "lookahead" not in run.settled:
+        deeper = max(deeper, min(DEEPEST, 2 ** math.ceil(math.log2(settings.lookahead * factor))))
+    raised = []
+    if deeper > settings.lookahead:
+        raised.append(f"look-ahead from {settings.lookahead} to {deeper}")
+    if deeper > threads and "threads" not in run.settled:
+        raised.append(f"fetch threads from {threads} to {deeper}")
+    return f"raise {' and '.join(raised)}" if raised else None
 
 
 def missing_factor(run: RunFigures) -> float:

@@ -10,7 +10,7 @@ from playhead.inspect.bench.figures import WorkerRow
 from playhead.inspect.bench.report import BenchReport, rates
 from playhead.inspect.bench.slow_waits import PinnedWait
 from playhead.inspect.bench.storage_speed import StorageSpeed, StorageTrial
-from playhead.inspect.bench.sweep import Sweep
+from playhead.inspect.bench.sweep import NAMES, Sweep
 from playhead.inspect.readable import readable_bytes, readable_count, readable_seconds, readable_share
 
 STAGE_COLUMNS = (*STAGES, "other", "idle", "ahead", "waited for")
@@ -79,6 +79,18 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
     return [*facts, ("memory", used)]
 
 
+def sweep_advice(found: Sweep) -> str:
+    """What a sweep recommends, in a line."""
+    stopped = f" (stopped by {found.stopped})" if found.stopped else ""
+    if not found.points:
+        return f"no run was finished{stopped}"
+    if not found.recommends:
+        return f"too little was measured to recommend settings: give each run more `--seconds`, or more data{stopped}"
+    rising = [f"{NAMES[setting]} {getattr(found.best, setting)}" for setting in found.rising]
+    still = f"; still rising at {' and '.join(rising)}" if rising else ""
+    return f"use {found.best}{still}{stopped}"
+
+
 def worker_cells(row: WorkerRow, seconds: float, digits: int = 3) -> list[str]:
     """A row of the table of stages, in seconds with so many digits after the point."""
     numbers = [*(row.stages[name] for name in STAGES), row.other, row.idle, row.ahead, row.waited_for]
@@ -135,7 +147,7 @@ def plain_results(results: BenchResults) -> dict[str, Any]:
         found |= {"verdict": verdict_of(report), **plain, "rates": rates(report.figures)}
         found["figures"]["wait_share"] = report.figures.wait_share
     if results.sweep is not None:
-        found["sweep"] = asdict(results.sweep)
+        found["sweep"] = asdict(results.sweep) | {"recommends": results.sweep.recommends}
     if results.storage is not None:
         found["storage"] = asdict(results.storage)
     return found

@@ -22,6 +22,8 @@ Limit = Literal[
     "unknown",
 ]
 
+Setting = Literal["workers", "lookahead", "threads"]  # those that a sweep varies
+
 _LEAST_SECONDS = 0.1
 _LONG_SECONDS = 1.0  # of which few batches say enough: each took long
 
@@ -98,8 +100,9 @@ class RunFigures:
     and `requests_cost` whether a request for one takes a round trip. `num_bytes` are all that the workers read,
     `cache_bytes` those of them that came from the shard cache, and `copied_bytes` what its filler copied meanwhile, for
     all ranks of the node. `cores_used` are those of all processes of the loader, `others_cores` those of all other
-    processes of the machine. `has_ended` says whether the stream ended before a limit of the run did, `is_trained`
-    whether a trainer takes time; without one a bench only measures how fast loading is.
+    processes of the machine. `settled` are the settings whose best values a sweep has found: more of them is no advice.
+    `has_ended` says whether the stream ended before a limit of the run did, `is_trained` whether a trainer takes time;
+    without one a bench only measures how fast loading is.
     """
 
     settings: LoaderSettings
@@ -130,6 +133,7 @@ class RunFigures:
     waits_for_media: bool = False
     requests_cost: bool = True
     has_ended: bool = False
+    settled: tuple[Setting, ...] = ()
 
     @property
     def stored_bytes(self) -> int:
