@@ -18,7 +18,7 @@ from rich.text import Text
 from playhead.cli.report import print_error
 from playhead.cli.screen import bar, console, count, grid, heading, labelled, print_json
 from playhead.cli.stopping import Stopped, stoppable
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, PrepareError
 from playhead.inspect.bench.page import page_of
 from playhead.inspect.bench.report import BenchJob, BenchReport, bench
 from playhead.inspect.bench.storage_speed import StorageSpeed, measure_storage
@@ -90,9 +90,19 @@ def _showing() -> Iterator[Callable[[str, float], None]]:
         yield lambda title, done: bars.update(task, description=title, completed=done)
 
 
-def write_page(results: BenchResults, recipe: str, path: Path) -> None:
-    with replacing(path) as file:
-        file.write(page_of(results, recipe).encode())
+def write_page(results: BenchResults, recipe: str, path: Path) -> PlayheadError | None:
+    """Write the page; if that fails, the error is returned, so that the results can be printed all the same."""
+    page = page_of(results, recipe).encode()
+    try:
+        with replacing(path) as file:
+            file.write(page)
+    except PrepareError as error:
+        return PlayheadError(
+            f"{path}: the report could not be written",
+            found=error.found,
+            fix="bench again with another place for `--html`; the results of this run are printed",
+        )
+    return None
 
 
 def print_bench(results: BenchResults, *, as_json: bool) -> None:
