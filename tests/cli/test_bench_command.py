@@ -108,7 +108,7 @@ def test_an_evaluation_set_is_benched_and_the_storage_measured(folder: Path) -> 
     text = printed(folder, "bench", "plain.json", "--split", "dev", "--workers", "0", "--seconds", "0.2", "--storage")
     assert "storage by itself" in text
     assert "sequential" in text
-    assert "1 files of" not in text
+    assert "read             1 shard, " in text
 
 
 def test_a_sweep_recommends_settings_and_draws_them(folder: Path, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from bench_worlds import objects, remote_world, rows, until, world
+from bench_worlds import manifest_of, media_world, objects, recordings, remote_world, rows, until, world
 from loopback import serving
 from playhead.errors import StoreError
 from playhead.inspect.bench.page import page_of
@@ -19,7 +20,7 @@ from playhead.inspect.bench.storage_speed import (
     judge_storage,
     measure_storage,
 )
-from playhead.inspect.bench.text import BenchResults
+from playhead.inspect.bench.text import BenchResults, storage_note
 from playhead.inspect.bench.values import LoaderSettings
 from playhead.prepare import prepare
 from playhead.recipe.values import Fixed
@@ -105,6 +106,22 @@ def test_compressed_shards_are_read_as_they_are_stored(tmp_path: Path) -> None:
     assert found.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.gz"))
     report = bench(BenchJob(recipe, BenchLimits(steps=20, seconds=None)), LoaderSettings(workers=0))
     assert report.figures.probe.bytes_per_second > 0
+
+
+def test_media_that_rows_name_are_measured_in_place_of_a_small_manifest(tmp_path: Path) -> None:
+    served = recordings(10, seconds=2.0)
+    with serving(served) as server:
+        manifest = tmp_path / "manifest.jsonl"
+        manifest.write_text(manifest_of(server.address, served))
+        recipe = media_world(server.address, str(manifest), tmp_path)
+        found = measure_storage(recipe, limits=StorageLimits(seconds=0.1, readers=(1, 2)))
+        raw = measure_storage(replace(recipe, media=False), limits=StorageLimits(seconds=0.1, readers=(1, 2)))
+    assert found.are_media
+    assert found.num_files == 10
+    assert found.size_bytes == sum(map(len, served.values()))
+    assert storage_note(found).startswith("10 media files that rows name, ")
+    assert not raw.are_media
+    assert storage_note(raw).startswith("1 shard, ")
 
 
 def test_trials_that_were_interrupted_keep_what_was_found_if_it_is_enough_for_a_verdict(tmp_path: Path) -> None:

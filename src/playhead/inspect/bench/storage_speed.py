@@ -1,4 +1,5 @@
-"""The storage by itself: throughput and latency by the number of readers, on the shards of a recipe.
+"""The storage by itself: throughput and latency by the number of readers, on the shards of a recipe, or on
+the media that its rows name.
 
 One process reads R1 bytes a second, n of them together R(n). From some n on, more readers no longer add a quarter to
 what they get together. That says who is the limit:
@@ -19,6 +20,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from playhead.errors import DataError
+from playhead.inspect.bench.named_media import named_media
 from playhead.inspect.bench.process_use import num_cores
 from playhead.inspect.bench.storage_probe import random_pieces, stored_stamps
 from playhead.inspect.bench.storage_trial import FileSpan, ReadJob, ReadResult, read_job, readers_of
@@ -68,7 +70,7 @@ class StorageTrial:
 @dataclass(frozen=True)
 class StorageSpeed:
     """The trials, who is the limit, and a sentence that says why. `again` is the share of bytes read more than once,
-    `stopped` what interrupted them.
+    `stopped` what interrupted them; `are_media` says whether media that rows name were read, not shards.
     """
 
     trials: tuple[StorageTrial, ...]
@@ -78,6 +80,7 @@ class StorageSpeed:
     size_bytes: int
     again: float
     stopped: str | None = None
+    are_media: bool = False
 
 
 def measure_storage(
@@ -88,15 +91,19 @@ def measure_storage(
     progress: Callable[[str, int, int], None] = lambda *_: None,
     stops: tuple[type[BaseException], ...] = (),
 ) -> StorageSpeed:
-    """Read the shards of a prepared recipe for a few seconds, with more and more readers.
+    """Read the shards of a prepared recipe for a few seconds, with more and more readers; or media that its rows name,
+    where those are most of what is read.
 
     An exception of `stops` ends it early, with what was found till then, if that is at least two trials.
     """
     limits = limits or StorageLimits()
     storage = files or stored_files(recipe)
-    stamps = stored_stamps(storage, map_tables(recipe, split, files).values())
+    tables = map_tables(recipe, split, files).values()
+    stamps = stored_stamps(storage, tables)
     if not any(stamp.size for stamp in stamps.values()):
         raise DataError("the shards of the recipe are empty: there is nothing to read", fix="name other files")
+    media = named_media(recipe, split, storage, {path for table in tables for path in table.index.stamps})
+    stamps = media or stamps
     groups = [(num, 1) for num in limits.readers]
     if any_in_process(storage, stamps):
         groups = [(1, num) for num in limits.readers]  # no other process can read them
@@ -121,7 +128,9 @@ def measure_storage(
         stopped = getattr(error, "name", "Ctrl-C")
     size = sum(stamp.size for stamp in stamps.values())
     again = 1 - size / max(size, sum(trial.num_bytes for trial in trials if trial.pattern == "sequential"))
-    return StorageSpeed(tuple(trials), *judge_storage(trials, num_cores()), len(stamps), size, again, stopped)
+    return StorageSpeed(
+        tuple(trials), *judge_storage(trials, num_cores()), len(stamps), size, again, stopped, bool(media)
+    )
 
 
 def judge_storage(trials: Sequence[StorageTrial], cores: float) -> tuple[Culprit, str]:

@@ -129,7 +129,9 @@ def trial_cells(trial: StorageTrial) -> list[str]:
 
 
 def storage_note(speed: StorageSpeed) -> str:
-    text = f"{readable_count(speed.num_files, 'file')} of {readable_bytes(speed.size_bytes)}"
+    what = "media file that rows name" if speed.are_media else "shard"
+    many = "media files that rows name" if speed.are_media else "shards"
+    text = f"{readable_count(speed.num_files, what, many)}, {readable_bytes(speed.size_bytes)}"
     if speed.again:
         text += (
             f"; {readable_share(speed.again)} of what was read had been read before, so some of it came from a cache"
