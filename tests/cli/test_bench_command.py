@@ -15,6 +15,11 @@ import pytest
 from bench_worlds import rows, until
 from commands import as_json, living_in_group, playhead, printed, refused, started, wait_until
 from playhead import Recipe
+from playhead.cli.bench_view import run_bench
+from playhead.inspect.bench.recording import BenchLimits
+from playhead.inspect.bench.report import BenchJob
+from playhead.inspect.bench.sweep import Sweep, SweepPoint
+from playhead.inspect.bench.values import LoaderSettings
 from playhead.prepare import prepare
 from small_data import write_jsonl
 
@@ -119,6 +124,19 @@ def test_a_sweep_recommends_settings_and_draws_them(folder: Path, tmp_path: Path
     assert "█" in text
     assert "limited by" in text
     assert "<h2>Sweep</h2>" in page.read_text()
+
+
+def test_the_run_after_a_sweep_knows_what_the_sweep_has_settled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = LoaderSettings(workers=0)
+    found = Sweep((SweepPoint("workers", 0, 9.0, 0.9, "user map"),), best, settled=("workers",))
+    monkeypatch.setattr("playhead.cli.bench_view.sweep", lambda *_: found)
+    job = BenchJob(Recipe.load(folder / "slow.json"), BenchLimits(seconds=0.5))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    report = run_bench(job, LoaderSettings(), with_sweep=True, with_storage=False).report
+    assert report is not None
+    assert (report.figures.settings, report.figures.settled) == (best, ("workers",))
+    assert "raise workers" not in report.bottleneck.change
 
 
 def test_the_report_is_written_also_where_only_the_first_line_is_read(folder: Path, tmp_path: Path) -> None:
