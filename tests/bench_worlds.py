@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from nemo_data import RATE, encoded, signal
 from playhead.inspect.bench.report import BenchJob, BenchReport, bench
 from playhead.inspect.bench.values import LoaderSettings
 from playhead.prepare import prepare
-from playhead.recipe.values import Fixed, Length, Recipe, Source
+from playhead.recipe.values import Fixed, Length, MediaOptions, Recipe, Source
 from small_data import recipe_over, write_jsonl
 
 T = TypeVar("T")
@@ -51,6 +52,29 @@ def remote_world(address: str, served: dict[str, bytes], folder: Path) -> Recipe
     """A prepared recipe over the objects of a server."""
     source = Source(name="s", path=[f"{address}{path}" for path in served], length=Length(field="n"))
     recipe = Recipe(sources=[source], batching=Fixed(size=4), cache_dir=str(folder / "cache"))
+    prepare(recipe, workers=1)
+    return recipe
+
+
+def recordings(num: int, seconds: float) -> dict[str, bytes]:
+    """Recordings as objects of a server."""
+    return {f"/audio/{i}.wav": encoded(signal(round(seconds * RATE), seed=i)) for i in range(num)}
+
+
+def manifest_of(address: str, served: dict[str, bytes]) -> str:
+    """A NeMo manifest that names them by URL."""
+    seconds = {path: (len(data) - 44) / 2 / RATE for path, data in served.items()}
+    rows = [{"audio_filepath": f"{address}{path}", "duration": seconds[path], "text": "a"} for path in served]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def media_world(address: str, manifest: str, folder: Path) -> Recipe:
+    """A prepared recipe over a NeMo manifest whose rows name recordings of a server, two to a batch."""
+    source = Source(name="s", path=[manifest], format="nemo", length=Length(field="duration", unit="seconds"))
+    media = MediaOptions(allow=[f"{address}/"])
+    recipe = Recipe(
+        sources=[source], batching=Fixed(size=2), media=media, sequence="audio", cache_dir=str(folder / "cache")
+    )
     prepare(recipe, workers=1)
     return recipe
 

@@ -13,13 +13,24 @@ from typing import Any
 import pytest
 
 from bench_worlds import rows, until
-from commands import as_json, living_in_group, playhead, printed, refused, wait_until
+from commands import as_json, living_in_group, playhead, printed, refused, started, wait_until
 from playhead import Recipe
+from playhead.cli.bench_view import run_bench
+from playhead.inspect.bench.recording import BenchLimits
+from playhead.inspect.bench.report import BenchJob
+from playhead.inspect.bench.sweep import Sweep, SweepPoint
+from playhead.inspect.bench.values import LoaderSettings
 from playhead.prepare import prepare
 from small_data import write_jsonl
 
 SLOW = """\
+import shutil
 import time
+
+
+def remove(sample):
+    shutil.rmtree("reports", ignore_errors=True)
+    return sample
 
 
 def wait(sample):
@@ -42,7 +53,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_jsonl(folder / "dev.jsonl", rows(50))
     (folder / "slow_maps.py").write_text(SLOW)
     dev = {"sources": [{"name": "dev", "path": "dev.jsonl"}], "batching": {"type": "fixed", "size": 2}}
-    for name, more in (("plain", {"evaluation": {"dev": dev}}), ("slow", {"map": "slow_maps:wait"})):
+    for name, more in (
+        ("plain", {"evaluation": {"dev": dev}}),
+        ("slow", {"map": "slow_maps:wait"}),
+        ("removing", {"map": "slow_maps:remove"}),
+    ):
         (folder / f"{name}.json").write_text(json.dumps({**RECIPE, **more}))
         prepare(Recipe.load(folder / f"{name}.json"), workers=1)
     (folder / "unprepared.json").write_text(json.dumps({**RECIPE, "cache_dir": "elsewhere"}))
@@ -98,7 +113,7 @@ def test_an_evaluation_set_is_benched_and_the_storage_measured(folder: Path) -> 
     text = printed(folder, "bench", "plain.json", "--split", "dev", "--workers", "0", "--seconds", "0.2", "--storage")
     assert "storage by itself" in text
     assert "sequential" in text
-    assert "1 files of" not in text
+    assert "read             1 shard, " in text
 
 
 def test_a_sweep_recommends_settings_and_draws_them(folder: Path, tmp_path: Path) -> None:
@@ -111,6 +126,19 @@ def test_a_sweep_recommends_settings_and_draws_them(folder: Path, tmp_path: Path
     assert "<h2>Sweep</h2>" in page.read_text()
 
 
+def test_the_run_after_a_sweep_knows_what_the_sweep_has_settled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    best = LoaderSettings(workers=0)
+    found = Sweep((SweepPoint("workers", 0, 9.0, 0.9, "user map"),), best, settled=("workers",))
+    monkeypatch.setattr("playhead.cli.bench_view.sweep", lambda *_: found)
+    job = BenchJob(Recipe.load(folder / "slow.json"), BenchLimits(seconds=0.5))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    report = run_bench(job, LoaderSettings(), with_sweep=True, with_storage=False).report
+    assert report is not None
+    assert (report.figures.settings, report.figures.settled) == (best, ("workers",))
+    assert "raise workers" not in report.bottleneck.change
+
+
 def test_the_report_is_written_also_where_only_the_first_line_is_read(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     words = ("bench", "slow.json", "--steps", "10", "--workers", "0", "--html", str(page))
@@ -119,6 +147,15 @@ def test_the_report_is_written_also_where_only_the_first_line_is_read(folder: Pa
     subprocess.run([sys.executable, "-m", "playhead", *words], cwd=folder, stdout=closed, check=False)
     os.close(closed)
     assert "limited by user map" in page.read_text()
+
+
+def test_a_run_too_short_for_a_verdict_says_so_and_prints_its_figures(folder: Path) -> None:
+    words = ("bench", "plain.json", "--steps", "2", "--workers", "2", "--worker-kind", "thread")
+    lines = printed(folder, *words).splitlines()
+    assert lines[0].startswith("too little was measured for a verdict: ")
+    assert any(line.startswith("delivered  ") for line in lines)
+    assert "1 batches" not in "".join(lines)
+    assert as_json(folder, *words)["bottleneck"]["limit"] == "unknown"
 
 
 def test_wrong_usage_is_told(folder: Path) -> None:
@@ -177,6 +214,29 @@ def test_a_report_with_no_directory_is_refused_before_the_run(folder: Path) -> N
     done = playhead(folder, "bench", "plain.json", "--html", "nowhere/report.html")
     assert (done.returncode, done.stdout) == (2, "")
     assert "not a directory" in done.stderr
-    for name in ("", "."):
+    for name in ("", ".", "/dev/null"):
         done = playhead(folder, "bench", "plain.json", "--html", name)
         assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_report_in_a_directory_that_may_not_be_written_to_is_refused_before_the_run(
+    folder: Path, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o555)
+    done = started(folder, "bench", "plain.json", "--html", str(tmp_path / "report.html"), as_anybody=True)
+    tmp_path.chmod(0o755)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--html" in done.stderr
+    assert "cannot be written to" in done.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_results_are_printed_even_where_the_report_cannot_be_written_in_the_end(folder: Path) -> None:
+    (folder / "reports").mkdir()
+    words = ("bench", "removing.json", "--steps", "20", "--workers", "0", "--html", "reports/report.html")
+    done = playhead(folder, *words)
+    assert done.returncode == 1
+    assert "seconds by stage" in done.stdout
+    assert "the report could not be written" in done.stderr
+    assert "`--html`" in done.stderr
+    assert "cache_dir" not in done.stderr

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from playhead.cli.usage import check_rank_has_world
+from playhead.cli.usage import check_can_write, check_rank_has_world
 
 
 def bench(
@@ -51,10 +51,8 @@ def bench(
     check_rank_has_world(rank, world)
     if storage and mock:
         raise typer.BadParameter("reads no storage: leave out --storage.", param_hint="--mock")
-    if html is not None and html.is_dir():
-        raise typer.BadParameter("is a directory: name a file.", param_hint="--html")
-    if html is not None and not html.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{html.absolute().parent} is not a directory: create it first.", param_hint="--html")
+    if html is not None:
+        check_can_write(html, "--html")
 
     from playhead.cli.bench_view import exit_code, print_bench, run_bench, write_page
     from playhead.inspect.bench.recording import BenchLimits
@@ -68,7 +66,8 @@ def bench(
     job = BenchJob(Recipe.load(recipe), limits, split, rank, world, mock=mock)
     settings = LoaderSettings(workers, lookahead, threads, worker_kind, decode_threads)
     done = run_bench(job, settings, with_sweep=sweep, with_storage=storage)
-    if html is not None:  # first: the pipe that is printed to may be closed
-        write_page(done, recipe.name, html)
+    failed = None if html is None else write_page(done, recipe.name, html)  # first: a pipe to print to may be closed
     print_bench(done, as_json=as_json)
+    if failed is not None:
+        raise failed
     raise typer.Exit(exit_code(done))

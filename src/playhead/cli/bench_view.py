@@ -18,7 +18,7 @@ from rich.text import Text
 from playhead.cli.report import print_error
 from playhead.cli.screen import bar, console, count, grid, heading, labelled, print_json
 from playhead.cli.stopping import Stopped, stoppable
-from playhead.errors import PlayheadError
+from playhead.errors import PlayheadError, PrepareError
 from playhead.inspect.bench.page import page_of
 from playhead.inspect.bench.report import BenchJob, BenchReport, bench
 from playhead.inspect.bench.storage_speed import StorageSpeed, measure_storage
@@ -29,6 +29,7 @@ from playhead.inspect.bench.text import (
     facts_of,
     plain_results,
     storage_note,
+    sweep_advice,
     trial_cells,
     verdict_of,
     wait_cells,
@@ -55,7 +56,8 @@ def run_bench(job: BenchJob, settings: LoaderSettings, *, with_sweep: bool, with
                 swept = sweep(job, settings, _counted(show), (Stopped,))
                 settings = swept.best
             if swept is None or swept.stopped is None:
-                report = bench(job, settings, partial(_show_run, show, job), stops=(Stopped,))
+                settled = () if swept is None else swept.settled
+                report = bench(job, settings, partial(_show_run, show, job), stops=(Stopped,), settled=settled)
     except Stopped as stopped:
         if speed is None and swept is None:
             error = PlayheadError(f"stopped by {stopped.name} before anything was measured", fix="give it more time")
@@ -88,9 +90,19 @@ def _showing() -> Iterator[Callable[[str, float], None]]:
         yield lambda title, done: bars.update(task, description=title, completed=done)
 
 
-def write_page(results: BenchResults, recipe: str, path: Path) -> None:
-    with replacing(path) as file:
-        file.write(page_of(results, recipe).encode())
+def write_page(results: BenchResults, recipe: str, path: Path) -> PlayheadError | None:
+    """Write the page; if that fails, the error is returned, so that the results can be printed all the same."""
+    page = page_of(results, recipe).encode()
+    try:
+        with replacing(path) as file:
+            file.write(page)
+    except PrepareError as error:
+        return PlayheadError(
+            f"{path}: the report could not be written",
+            found=error.found,
+            fix="bench again with another place for `--html`; the results of this run are printed",
+        )
+    return None
 
 
 def print_bench(results: BenchResults, *, as_json: bool) -> None:
@@ -146,8 +158,7 @@ def _stages(report: BenchReport, is_narrow: bool) -> Table:
 
 
 def _print_sweep(screen: Console, found: Sweep) -> None:
-    stopped = "" if found.stopped is None else f", of the runs until it was stopped by {found.stopped}"
-    heading(screen, f"sweep: use {found.best}{stopped}" if found.points else "sweep: stopped before its first run")
+    heading(screen, f"sweep: {sweep_advice(found)}")
     most = max((point.batches_per_second for point in found.points), default=0.0) or 1.0
     for setting, name in NAMES.items():
         points = found.of(setting)

@@ -16,6 +16,11 @@ def readable_share(fraction: float) -> str:
     return f"{100 * fraction:.1f} %" if 0 < fraction < 0.1 else f"{100 * fraction:.0f} %"
 
 
+def readable_count(number: int, one: str, many: str | None = None) -> str:
+    """A number of things by name; the plural is `many`, by default with an "s"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def readable_bytes(number: float) -> str:
     for unit in ("bytes", "KB", "MB", "GB"):
         if number < 1000:

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bench_worlds import bench_until, objects, remote_world, until, world
+from bench_worlds import (
+    bench_until,
+    manifest_of,
+    media_world,
+    objects,
+    recordings,
+    remote_world,
+    until,
+    world,
+)
 from loopback import serving
 from playhead.errors import PlayheadError
 from playhead.inspect.bench.recording import BenchLimits
@@ -56,6 +65,41 @@ def test_a_storage_of_little_bandwidth_is_bandwidth_and_a_cache_helps(tmp_path: 
         proxy.set(bytes_per_second=None, latency_seconds=0.1)
         far = bench_until("storage latency", BenchJob(recipe, SHORT), LoaderSettings(worker_kind="thread", threads=0))
         assert limit_of(far) == "storage latency", far.bottleneck
+
+
+def test_the_storage_of_media_that_rows_of_a_local_manifest_name_is_what_is_probed(tmp_path: Path) -> None:
+    served = recordings(60, seconds=2.0)
+    with serving(served) as server, slow_proxy(server.port) as proxy:
+        manifest = tmp_path / "manifest.jsonl"
+        manifest.write_text(manifest_of(proxy.address, served))
+        recipe = media_world(proxy.address, str(manifest), tmp_path)
+        proxy.set(bytes_per_second=1.5e6)
+        report = bench_until("storage bandwidth", BenchJob(recipe, SHORT), THREADS)
+        assert limit_of(report) == "storage bandwidth", report.bottleneck
+        assert report.figures.probe.bytes_per_second < 3e6
+        assert "copy the media" in report.bottleneck.change
+
+
+def test_media_and_a_small_manifest_on_a_far_store_are_latency(tmp_path: Path) -> None:
+    served = recordings(60, seconds=2.0)
+    with serving(served) as server, slow_proxy(server.port) as proxy:
+        server.objects["/manifest.jsonl"] = manifest_of(proxy.address, served).encode()
+        recipe = media_world(proxy.address, f"{proxy.address}/manifest.jsonl", tmp_path)
+        proxy.set(latency_seconds=0.05)
+        report = bench_until("storage latency", BenchJob(recipe, SHORT), THREADS)
+    assert limit_of(report) == "storage latency", report.bottleneck
+    assert report.figures.probe.bytes_per_second > report.figures.num_bytes / report.figures.seconds
+
+
+def test_many_small_shards_on_a_far_store_are_latency(tmp_path: Path) -> None:
+    """Of a shard of a few kilobytes there is no large request: the rate of the probe is a lower bound."""
+    served = objects(20, letters=0)
+    with serving(served) as server, slow_proxy(server.port) as proxy:
+        recipe = remote_world(proxy.address, served, tmp_path)
+        proxy.set(latency_seconds=0.05)
+        report = bench_until("storage latency", BenchJob(recipe, SHORT), THREADS)
+    assert limit_of(report) == "storage latency", report.bottleneck
+    assert report.figures.probe.at_least
 
 
 def test_rows_that_take_long_to_parse_are_decoding(tmp_path: Path) -> None:
@@ -126,6 +170,15 @@ def test_a_stream_that_ends_before_all_workers_are_warm_is_judged_all_the_same(t
     assert report.figures.num_batches == 3
 
 
+def test_a_few_batches_of_a_moment_have_figures_and_no_verdict(tmp_path: Path) -> None:
+    recipe = replace(world(tmp_path, num=5), epochs=1)
+    report = bench(BenchJob(recipe, SHORT), LoaderSettings(workers=2, worker_kind="thread"))
+    assert limit_of(report) == "unknown"
+    assert str(report.bottleneck).startswith("too little was measured for a verdict: ")
+    assert "bench with more data or smaller batches" in report.bottleneck.change
+    assert report.figures.num_batches >= 1
+
+
 def test_too_few_batches_are_an_error_that_says_so(tmp_path: Path) -> None:
     recipe = replace(world(tmp_path, num=1), epochs=1)
     with pytest.raises(PlayheadError, match="too few batches were delivered") as caught:
@@ -139,7 +192,7 @@ def test_an_interrupted_run_is_judged_by_what_was_measured(recipe: Recipe) -> No
 
     def interrupt(_done: float, steps: int) -> None:
         steps_seen.append(steps)
-        if steps > 3:
+        if steps > 15:
             raise KeyboardInterrupt
 
     job = BenchJob(replace(recipe, map="bench_maps:slow"), BenchLimits(seconds=60))

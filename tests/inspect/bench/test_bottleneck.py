@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from playhead.errors import WorkerError
-from playhead.inspect.bench.bottleneck import Bottleneck, judge, killed_for_memory
+from playhead.inspect.bench.bottleneck import judge, killed_for_memory
 from playhead.inspect.bench.memory_pressure import MemoryLimit, MemoryUse
-from playhead.inspect.bench.storage_speed import StorageProbe
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.bench.storage_probe import StorageProbe
+from playhead.inspect.bench.values import Bottleneck, LoaderSettings, RunFigures
 
 STAGES = {"storage": 1.0, "decode": 1.0, "map": 1.0, "collate": 1.0, "other": 0.0}
 CALM = MemoryUse(1 << 30, 0, 0, 0, 0.0, MemoryLimit("the machine", 64 << 30, 8 << 30))
@@ -84,6 +84,70 @@ def test_small_batches_are_not_left_to_workers_that_would_take_as_long_to_hand_t
     assert judge(replace(alone, busy_seconds=0.02)).change.startswith("make batches larger")
 
 
+def light(**changes: object) -> RunFigures:
+    """Small batches of local files: threads that mostly wait for the interpreter, which counts as reading."""
+    settings = LoaderSettings(workers=2, worker_kind="thread")
+    run = mostly("storage", settings=settings, num_batches=24_000, requests_cost=False, cores=2.0, cores_used=1.1)
+    return replace(run, probe=StorageProbe(8e-6, 5e9), **changes)  # type: ignore[arg-type]
+
+
+def test_batches_so_light_that_workers_cost_more_than_they_give_need_none() -> None:
+    found = judge(light())
+    assert (found.limit, found.change) == ("delivery", "use no workers, or make batches larger")
+    processes = light(settings=LoaderSettings(workers=2), busy_seconds=7.0, ready_seconds=9.0, num_batches=20_000)
+    assert judge(processes).change == "use no workers, or make batches larger"
+
+
+def test_workers_that_make_light_batches_faster_than_one_are_worth_their_cost() -> None:
+    processes = light(settings=LoaderSettings(workers=4), busy_seconds=40.0, num_batches=100_000, cores=8.0)
+    assert "no workers" not in judge(processes).change
+    waiting = light(cores_used=0.2, stages={**STAGES, "map": 17.0})  # a map that sleeps
+    assert judge(waiting).limit == "user map"
+    assert "no workers" not in judge(trained(light(), 5.0)).change
+    assert "no workers" not in judge(light(requests_cost=True)).change
+
+
+def test_reading_is_not_the_limit_where_a_disk_takes_far_less_time_for_it_and_processors_are_busy() -> None:
+    run = light(num_batches=2400, stages={**STAGES, "storage": 14.0, "decode": 5.0})
+    found = judge(run)
+    assert (found.limit, found.change) == ("decode CPU", "use worker processes: threads share one interpreter")
+    assert judge(replace(run, cores_used=0.2)).limit == "storage latency"  # a disk that was slow then
+    assert judge(replace(run, probe=StorageProbe(0.05, 5e9))).limit == "storage latency"
+    assert judge(replace(run, requests_cost=True)).limit == "storage latency"
+
+
+@pytest.mark.parametrize(
+    ("num_batches", "seconds", "limit"),
+    [(1, 0.018, "unknown"), (63, 0.5, "unknown"), (64, 0.5, "user map"), (64, 0.05, "unknown"), (4, 2.0, "user map")],
+)
+def test_there_is_no_verdict_where_less_was_measured_than_means_anything(
+    num_batches: int, seconds: float, limit: str
+) -> None:
+    settings = LoaderSettings(workers=4, lookahead=8)
+    run = mostly("map", settings=settings, num_batches=num_batches, seconds=seconds, wait_seconds=seconds)
+    found = judge(run)
+    assert found.limit == limit
+    if limit == "unknown":
+        assert str(found).startswith("too little was measured for a verdict: ")
+        assert "`--seconds`" in found.change
+        assert "more data" in judge(replace(run, has_ended=True)).change
+
+
+def test_what_a_sweep_has_settled_is_not_advised_again() -> None:
+    workers, ahead = ("workers",), ("workers", "lookahead", "threads")
+    assert judge(mostly("map", settled=workers)).change.startswith("make the map cheaper")
+    assert judge(light(settled=workers)).change == "make batches larger"
+    assert judge(mostly("storage", settled=("lookahead",))).change == "raise workers from 2 to 4"
+    assert judge(mostly("storage", settled=("threads",))).change == "raise look-ahead from 2 to 4"
+    assert "raise" not in judge(mostly("storage", settled=ahead)).change
+    uneven = replace(RUN, busy_share=0.3, busy_seconds=5.0, uneven_seconds=6.0, long_batch_seconds=0.8)
+    assert "raise look-ahead" in judge(trained(uneven, 5.0)).change
+    assert "raise" not in judge(replace(trained(uneven, 5.0), settled=ahead)).change
+    idle = trained(replace(RUN, busy_seconds=4.0, settings=LoaderSettings(workers=8)), 9.9)
+    assert judge(idle).also
+    assert not judge(replace(idle, settled=workers)).also
+
+
 def test_threads_that_share_an_interpreter_should_be_processes() -> None:
     settings = LoaderSettings(workers=4, worker_kind="thread")
     assert "worker processes" in judge(mostly("map", settings=settings, cores_used=1.0)).change
@@ -100,6 +164,41 @@ def test_a_storage_with_more_to_give_is_latency_and_one_without_is_bandwidth() -
     assert judge(mostly("storage", probe=unknown)).limit == "storage latency"
     assert judge(mostly("storage", probe=unknown, num_requests=10)).limit == "storage bandwidth"
     assert "max_bytes" in judge(mostly("storage", num_bytes=1_500_000_000, has_cache=True)).change
+
+
+def test_a_probe_that_says_nothing_is_left_out_and_the_size_of_requests_decides() -> None:
+    small = StorageProbe(0.05, 5e6)  # of a manifest of a few kilobytes; the run got 10 MB/s of something else
+    assert judge(mostly("storage", probe=small)).limit == "storage latency"
+    assert "large requests" not in judge(mostly("storage", probe=small)).evidence
+    assert judge(mostly("storage", probe=small, num_requests=10)).limit == "storage bandwidth"
+    slower = StorageProbe(0.05, 9e6)  # within what measurements differ
+    assert judge(mostly("storage", probe=slower)).limit == "storage bandwidth"
+
+
+def test_a_probe_that_waited_for_round_trips_is_a_lower_bound() -> None:
+    found = judge(mostly("storage", probe=StorageProbe(0.05, 11e6, at_least=True)))
+    assert found.limit == "storage latency"
+    assert "large requests get at least 11 MB/s" in found.evidence
+
+
+def test_a_run_that_takes_half_of_the_bandwidth_has_latency_as_long_as_more_can_be_in_flight() -> None:
+    half = mostly("storage", num_bytes=1_000_000_000)
+    assert judge(half).limit == "storage latency"
+    assert judge(mostly("storage", num_bytes=1_450_000_000)).limit == "storage bandwidth"
+    most = LoaderSettings(workers=16, lookahead=16, threads=16)
+    assert judge(replace(half, settings=most)).limit == "storage bandwidth"
+    assert judge(mostly("storage", settings=most)).limit == "storage latency"
+
+
+def test_a_shard_cache_is_not_recommended_for_media_that_it_does_not_hold() -> None:
+    media = mostly("storage", num_bytes=1_500_000_000, waits_for_media=True)
+    assert judge(media).change.startswith("copy the media to a local disk")
+
+
+def test_files_on_a_disk_are_read_by_more_workers_and_not_by_threads_that_fetch_ahead() -> None:
+    found = judge(mostly("storage", requests_cost=False))
+    assert (found.limit, found.change) == ("storage latency", "raise workers from 2 to 4")
+    assert "faster disk" in judge(mostly("storage", requests_cost=False, num_bytes=1_500_000_000)).change
 
 
 def test_look_ahead_that_is_deep_already_leaves_more_workers() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from bench_worlds import objects, remote_world, rows, until, world
+from bench_worlds import manifest_of, media_world, objects, recordings, remote_world, rows, until, world
 from loopback import serving
 from playhead.errors import StoreError
 from playhead.inspect.bench.page import page_of
@@ -18,15 +19,12 @@ from playhead.inspect.bench.storage_speed import (
     StorageTrial,
     judge_storage,
     measure_storage,
-    probe_storage,
-    stored_stamps,
 )
-from playhead.inspect.bench.text import BenchResults
+from playhead.inspect.bench.text import BenchResults, storage_note
 from playhead.inspect.bench.values import LoaderSettings
 from playhead.prepare import prepare
 from playhead.recipe.values import Fixed
-from playhead.resolve import map_tables
-from playhead.store import CountingFiles, LocalFiles
+from playhead.store import LocalFiles
 from playhead.testing import FaultyFiles
 from slow_proxy import slow_proxy
 from small_data import recipe_over
@@ -98,17 +96,6 @@ def test_an_error_of_a_reader_is_raised_here(tmp_path: Path) -> None:
         measure_storage(recipe, limits=QUICK)
 
 
-def test_a_probe_asks_little(tmp_path: Path) -> None:
-    recipe = world(tmp_path, num=20, letters=5000)
-    files = CountingFiles(LocalFiles())
-    stamps = stored_stamps(LocalFiles(), map_tables(recipe).values())
-    found = probe_storage(files, stamps)
-    assert found.latency_seconds > 0
-    assert found.bytes_per_second > 0
-    assert files.counts["bytes"] <= (64 << 20) + 8 * (2 << 20)
-    assert probe_storage(files, {}).bytes_per_second == 0
-
-
 def test_compressed_shards_are_read_as_they_are_stored(tmp_path: Path) -> None:
     for shard in range(3):
         text = "".join(json.dumps(row) + "\n" for row in rows(200, letters=300))
@@ -119,6 +106,22 @@ def test_compressed_shards_are_read_as_they_are_stored(tmp_path: Path) -> None:
     assert found.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.gz"))
     report = bench(BenchJob(recipe, BenchLimits(steps=20, seconds=None)), LoaderSettings(workers=0))
     assert report.figures.probe.bytes_per_second > 0
+
+
+def test_media_that_rows_name_are_measured_in_place_of_a_small_manifest(tmp_path: Path) -> None:
+    served = recordings(10, seconds=2.0)
+    with serving(served) as server:
+        manifest = tmp_path / "manifest.jsonl"
+        manifest.write_text(manifest_of(server.address, served))
+        recipe = media_world(server.address, str(manifest), tmp_path)
+        found = measure_storage(recipe, limits=StorageLimits(seconds=0.1, readers=(1, 2)))
+        raw = measure_storage(replace(recipe, media=False), limits=StorageLimits(seconds=0.1, readers=(1, 2)))
+    assert found.are_media
+    assert found.num_files == 10
+    assert found.size_bytes == sum(map(len, served.values()))
+    assert storage_note(found).startswith("10 media files that rows name, ")
+    assert not raw.are_media
+    assert storage_note(raw).startswith("1 shard, ")
 
 
 def test_trials_that_were_interrupted_keep_what_was_found_if_it_is_enough_for_a_verdict(tmp_path: Path) -> None:

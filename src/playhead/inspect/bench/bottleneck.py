@@ -8,7 +8,10 @@ itself waited for bytes. The questions are asked in this order, and the first th
    reached while pages had to be read back (major faults, swap)?
 2. *the consumer*, that is the trainer: is `wait_seconds` at most 2 % of T? Then loading is hidden behind training. With
    a trainer, waits for batches that were made already do not count, up to a tenth of T: loading is not why.
-3. *delivery*: was no worker making the batch in more than half of the time waited (without the longest: something may
+3. *delivery*, of light batches: does a batch take a worker less than half a millisecond, and do batches come hardly
+   faster than one worker would make them? Then workers cost as much as they give. Of threads that keep one interpreter
+   busy, the processor time of a batch is compared: the rest is waiting for the interpreter.
+   Or was no worker making the batch in more than half of the time waited (without the longest: something may
    happen once)? Then handing over is the limit: its own process plans, receives and hands out.
 4. *look-ahead*: is there capacity to spare? With a trainer: do W workers take less than 90 % of its time for a batch,
    and were they busy for less than 90 % of theirs?
@@ -16,11 +19,11 @@ itself waited for bytes. The questions are asked in this order, and the first th
    five medians to make (again without the longest) most of the time waited? Then batches come at uneven times, and too
    few are made ahead for the slow ones. A batch of s seconds is hidden by s / (time of the trainer for a batch) batches
    made ahead, over W workers.
-5. Otherwise the workers are the limit, and the stage with the largest part of their time is the verdict. For storage,
-   a probe right after the run says what the same files give to a few large requests at once. If that is at least three
-   times the rate of the run, the storage has more to give, and the run waits for round trips: *storage latency*. If
-   not, the run takes what there is: *storage bandwidth*. Of a run that was interrupted there is no probe: requests of
-   less than 1 MB count as latency.
+5. Otherwise the workers are the limit, and the stage with the largest part of their time is the verdict; of storage,
+   `storage_limit` tells latency and bandwidth apart. The storage is not it where files on a disk give these bytes, by
+   the probe, in less than a fifth of the time, and processors are busy: then reading waits for one of them.
+
+Before the second question: were there enough batches, and enough time, to say so (`is_enough`)?
 
 To keep up, W workers need busy_seconds / N <= W x (time of the trainer for a batch). Workers that only wait need no
 cores; those that compute share the cores that neither they nor other processes use.
@@ -31,27 +34,13 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from playhead.errors import WorkerError
-from playhead.feed.look_ahead import default_threads
 from playhead.inspect.bench.memory_pressure import MemoryLimit
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
-from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
-
-Limit = Literal[
-    "memory pressure",
-    "the consumer",
-    "delivery",
-    "look-ahead",
-    "storage latency",
-    "storage bandwidth",
-    "decode CPU",
-    "user map",
-    "collation",
-    "other work",
-]
+from playhead.inspect.bench.storage_limit import DEEPEST, less_to_read, missing_factor, storage_limit
+from playhead.inspect.bench.values import Bottleneck, Limit, LoaderSettings, RunFigures, is_enough
+from playhead.inspect.readable import readable_bytes, readable_count, readable_seconds, readable_share
 
 HIDDEN_SHARE = 0.02  # of the time: a trainer that waits less has nothing to gain
 DELIVERED_SHARE = 0.1  # of the time: what a trainer may wait for batches that are ready
@@ -60,25 +49,13 @@ SPARE_FACTOR = 0.9  # of a trainer's time for a batch
 STALLED_SHARE = 0.1
 NEAR_SHARE = 0.9  # of a limit of memory
 DISTURBING_SHARE = 0.25  # of the cores, used by others
-SPARE_RATE = 3.0  # how many times the rate of a run a storage must give for latency to be the limit
 _FREE_CORES = 0.5
 _WAITING_CORES = 0.1  # a worker that uses less waits, and needs no core
 _HEAVY_SECONDS = 0.005  # to hand over a batch: larger batches would not help
 _LIGHT_SECONDS = 0.0005  # to make a batch: a worker process takes as long to hand it over
-_DEEPEST = 16  # look-ahead to recommend: batches in progress take memory
-
-
-@dataclass(frozen=True)
-class Bottleneck:
-    """What limits a run, the figures that say so, what to change, and what else could help."""
-
-    limit: Limit
-    evidence: str
-    change: str
-    also: tuple[str, ...] = field(default=())
-
-    def __str__(self) -> str:
-        return f"limited by {self.limit}: {self.evidence}; {self.change}"
+_LIGHT_SHARE = 0.8  # of that time: workers that deliver a batch in less are worth something
+_ONE_CORE = 0.7  # threads that use more keep one interpreter busy
+_AT_ONCE_SHARE = 0.2
 
 
 def judge(run: RunFigures) -> Bottleneck:
@@ -86,6 +63,8 @@ def judge(run: RunFigures) -> Bottleneck:
     memory = _memory(run)
     if memory is not None:
         return memory
+    if not is_enough(run.num_batches, run.seconds, run.settings):
+        return _unknown(run)
     found = _limit_of_time(run)
     return replace(found, also=(*found.also, *_notes(run)))
 
@@ -106,12 +85,62 @@ def _notes(run: RunFigures) -> Iterator[str]:
 def _limit_of_time(run: RunFigures) -> Bottleneck:
     if run.wait_share <= HIDDEN_SHARE or (run.is_trained and _is_hidden(run)):
         return _consumer(run)
+    if _is_light(run):
+        return _light(run)
     if run.ready_seconds > run.wait_seconds / 2:
         return _delivery(run)
     if run.settings.workers and _has_capacity(run):
         return _look_ahead(run)
-    stage = max(run.stages, key=lambda name: run.stages[name])
-    return _storage(run) if stage == "storage" else _stage(run, stage)
+    stages = {name: seconds for name, seconds in run.stages.items() if name != "storage" or not _is_read_at_once(run)}
+    stage = max(stages, key=lambda name: stages[name])
+    return storage_limit(run) if stage == "storage" else _stage(run, stage)
+
+
+def _is_read_at_once(run: RunFigures) -> bool:
+    """Whether files on a disk give their bytes in far less than the time that passes in reading, while processors are
+    busy: then that time is spent waiting for a core, or for the interpreter.
+    """
+    if run.requests_cost or not run.probe.bytes_per_second or not _is_computing(run):
+        return False
+    needed = run.num_requests * run.probe.latency_seconds + run.num_bytes / run.probe.bytes_per_second
+    return needed < _AT_ONCE_SHARE * run.stages["storage"]
+
+
+def _unknown(run: RunFigures) -> Bottleneck:
+    evidence = (
+        f"{readable_count(run.num_batches, 'batch', 'batches')} in {readable_seconds(run.seconds)}, {run.settings}"
+    )
+    more = "more data or smaller batches" if run.has_ended else "more time or steps (`--seconds`, `--steps`)"
+    fewer = ", or with fewer workers and less look-ahead" if run.settings.num_ahead > 1 else ""
+    return Bottleneck("unknown", evidence, f"bench with {more}{fewer}")
+
+
+def _is_light(run: RunFigures) -> bool:
+    """Whether batches are so light that workers cost as much as they give: one alone would make them as fast."""
+    if not run.settings.workers or run.is_trained or run.requests_cost:  # they wait while others are made
+        return False
+    each = run.busy_seconds / run.num_batches
+    if run.settings.worker_kind == "thread" and _is_computing(run):  # what they wait for is the interpreter
+        each = min(each, run.cores_used * run.seconds / run.num_batches)
+    return each < _LIGHT_SECONDS and run.seconds / run.num_batches > _LIGHT_SHARE * each
+
+
+def _is_computing(run: RunFigures) -> bool:
+    """Whether threads keep their one interpreter busy, as far as others leave them a core; or processes all cores."""
+    if run.settings.worker_kind == "process":
+        return run.cores_used > NEAR_SHARE * run.cores
+    return run.cores_used > _ONE_CORE * min(1.0, max(0.5, run.cores - run.others_cores))
+
+
+def _light(run: RunFigures) -> Bottleneck:
+    made, came = run.busy_seconds / run.num_batches, run.seconds / run.num_batches
+    waiting = ", most of it waiting for the interpreter" if made > _LIGHT_SECONDS else ""
+    evidence = (
+        f"a worker takes {readable_seconds(made)} for a batch{waiting}, and one comes every {readable_seconds(came)}: "
+        "so light a batch costs as much to hand over as to make"
+    )
+    change = "make batches larger" if "workers" in run.settled else "use no workers, or make batches larger"
+    return Bottleneck("delivery", evidence, change)
 
 
 def _is_hidden(run: RunFigures) -> bool:
@@ -122,7 +151,7 @@ def _is_hidden(run: RunFigures) -> bool:
 
 def _has_capacity(run: RunFigures) -> bool:
     if run.is_trained:
-        return max(_missing_factor(run), run.busy_share) < SPARE_FACTOR
+        return max(missing_factor(run), run.busy_share) < SPARE_FACTOR
     return run.busy_share < BUSY_SHARE and run.uneven_seconds > run.wait_seconds / 2
 
 
@@ -176,7 +205,8 @@ def _consumer(run: RunFigures) -> Bottleneck:
         f"and loading one {readable_seconds(loading)}"
     )
     needed = math.ceil(1.25 * run.busy_seconds / run.seconds) + 1
-    also = (f"{needed} workers would do",) if run.settings.workers > needed else ()
+    too_many = run.settings.workers > needed and "workers" not in run.settled
+    also = (f"{needed} workers would do",) if too_many else ()
     return Bottleneck("the consumer", evidence, "nothing to change, loading is hidden behind it", also)
 
 
@@ -205,70 +235,15 @@ def _look_ahead(run: RunFigures) -> Bottleneck:
     )
     pace = max(run.pace_seconds, mean / settings.workers)
     wanted = max(2 * settings.lookahead, math.ceil(longest / pace / settings.workers) + 1)
-    if wanted <= _DEEPEST:
+    is_settled = "lookahead" in run.settled
+    if wanted <= DEEPEST and not is_settled:
         return Bottleneck("look-ahead", evidence, f"raise look-ahead from {settings.lookahead} to {wanted}")
     stage = max(run.stages, key=lambda name: run.stages[name])
-    remedy = _cache_advice(run) if stage == "storage" else _CHEAPER[stage]
+    remedy = less_to_read(run) if stage == "storage" else _CHEAPER[stage]
+    if is_settled:
+        return Bottleneck("look-ahead", evidence, f"{remedy}: the sweep found that more look-ahead does not help")
     change = f"{remedy}: to hide the slow ones, each worker would have to make {wanted} batches ahead"
     return Bottleneck("look-ahead", evidence, change)
-
-
-def _storage(run: RunFigures) -> Bottleneck:
-    share, rate = run.stages["storage"] / run.busy_seconds, run.stored_bytes / run.seconds
-    facts = f"workers wait for storage {readable_share(share)} of their time and get {readable_bytes(rate)}/s"
-    if run.probe.bytes_per_second:
-        facts += (
-            f"; large requests get {readable_bytes(run.probe.bytes_per_second)}/s, "
-            f"a small one takes {readable_seconds(run.probe.latency_seconds)}"
-        )
-    has_more = run.num_bytes < 1e6 * run.num_requests
-    if run.probe.bytes_per_second:
-        has_more = rate * SPARE_RATE <= run.probe.bytes_per_second
-    if run.cache_bytes > run.num_bytes / 2 and has_more:
-        return _cache_disk(run, share)
-    if has_more:
-        also = () if run.has_cache else (f"or {_cache_advice(run)}",)
-        return Bottleneck("storage latency", facts, _more_in_flight(run), also)
-    return Bottleneck("storage bandwidth", facts, _cache_advice(run), ("more workers would share the same bandwidth",))
-
-
-def _cache_advice(run: RunFigures) -> str:
-    if run.has_cache:
-        return "raise `max_bytes` and `look_ahead` of `shard_cache`, or let each node read its own `parts`"
-    return "set `shard_cache` and `shuffle: shards`, so that every byte is read once, in large requests"
-
-
-def _cache_disk(run: RunFigures, share: float) -> Bottleneck:
-    """Most is read from the shard cache, and its filler takes less than the storage would give."""
-    facts = (
-        f"workers wait for bytes {readable_share(share)} of their time and get "
-        f"{readable_bytes(run.cache_bytes / run.seconds)}/s from the shard cache, into which "
-        f"{readable_bytes(run.copied_bytes / run.seconds)}/s are copied"
-    )
-    change = "put `shard_cache.dir` on a faster disk, or in memory if it fits"
-    return Bottleneck("storage bandwidth", facts, change, ("the storage would give more",))
-
-
-def _more_in_flight(run: RunFigures) -> str:
-    """More requests at once: workers and what each fetches ahead, by the factor that is missing."""
-    settings = run.settings
-    if settings.workers == 0:
-        return "raise workers from 0 to 4, so that requests overlap"
-    factor = max(2, _missing_factor(run))
-    deeper = min(_DEEPEST, 2 ** math.ceil(math.log2(settings.lookahead * factor)))
-    threads = default_threads(settings.lookahead) if settings.threads is None else settings.threads
-    if deeper > settings.lookahead or threads < deeper:
-        deeper = max(deeper, settings.lookahead)
-        ahead = f"look-ahead from {settings.lookahead} to {deeper} and " if deeper > settings.lookahead else ""
-        return f"raise {ahead}fetch threads from {threads} to {deeper}"
-    return f"raise workers from {settings.workers} to {math.ceil(settings.workers * factor)}"
-
-
-def _missing_factor(run: RunFigures) -> float:
-    """How many times faster the workers would have to be; 2 where no trainer says it."""
-    if not run.is_trained:
-        return 2.0
-    return run.busy_seconds / run.num_batches / run.num_makers / run.pace_seconds
 
 
 def _stage(run: RunFigures, stage: str) -> Bottleneck:
@@ -281,7 +256,7 @@ def _stage(run: RunFigures, stage: str) -> Bottleneck:
         f"{readable_share(share)} of the workers' time, {readable_seconds(each)} for a batch; "
         f"{used:.1f} of {run.cores:g} cores are in use"
     )
-    if settings.worker_kind == "thread" and settings.workers > 1 and run.cores >= 2 and 0.7 < used < 1.3:
+    if settings.worker_kind == "thread" and settings.workers > 1 and run.cores >= 2 and _ONE_CORE < used < 1.3:
         return Bottleneck(name, evidence, "use worker processes: threads share one interpreter")
     if not settings.workers and run.busy_seconds / run.num_batches < _LIGHT_SECONDS:
         change = "make batches larger: workers would take as long to hand over such small ones"
@@ -292,13 +267,17 @@ def _stage(run: RunFigures, stage: str) -> Bottleneck:
         if stage == "decode":
             also.append("or raise decode threads, which take less memory than workers, if it is audio or images")
         return Bottleneck(name, evidence, f"raise workers from {settings.workers} to {workers}", tuple(also))
+    if "workers" in run.settled:
+        return Bottleneck(name, evidence, f"{_CHEAPER[stage]}: the sweep found that more workers do not help")
     return Bottleneck(name, evidence, f"no core is left for more workers: {_CHEAPER[stage]}")
 
 
 def _enough_workers(run: RunFigures) -> int:
-    """As many as keep up with the trainer and find a core."""
+    """As many as keep up with the trainer and find a core; those that a sweep has settled on."""
+    if "workers" in run.settled:
+        return run.settings.workers
     workers = run.num_makers
-    wanted = math.ceil(workers * _missing_factor(run)) + (1 if run.is_trained else 0)
+    wanted = math.ceil(workers * missing_factor(run)) + (1 if run.is_trained else 0)
     each = run.cores_used / workers  # of a core
     free = run.cores - run.cores_used - run.others_cores
     if run.settings.workers == 0:

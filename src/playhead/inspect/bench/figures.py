@@ -11,8 +11,8 @@ from playhead.feed.stats import STAGES
 from playhead.inspect.bench.memory_pressure import UseReading, memory_use, read_use
 from playhead.inspect.bench.recording import BatchRecord, Recording
 from playhead.inspect.bench.slow_waits import MEDIANS, making_seconds, slow_limit
-from playhead.inspect.bench.storage_speed import StorageProbe
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.bench.storage_probe import SHARDS, ReadFiles, StorageProbe
+from playhead.inspect.bench.values import LoaderSettings, RunFigures, Setting
 
 
 class TooFewBatchesError(EndOfStreamError):
@@ -63,6 +63,8 @@ def figures_of(
     *,
     is_trained: bool,
     has_cache: bool = False,
+    read: ReadFiles = SHARDS,
+    settled: tuple[Setting, ...] = (),
 ) -> RunFigures:
     records, begin = measured_records(recording)
     late = _late_seconds(records)
@@ -70,6 +72,7 @@ def figures_of(
     seconds = max(records[-1].given - begin, 1e-9)
     parts = [record.timing.own_seconds() for record in records]
     ready = sorted(map(_ready_seconds, records))
+    readings = recording.memory[recording.memory_from :]
     timings = [record.timing for record in records]
     return RunFigures(
         settings=settings,
@@ -89,14 +92,18 @@ def figures_of(
         num_requests=sum(timing.num_requests for timing in timings),
         num_bytes=sum(timing.num_bytes for timing in timings),
         probe=probe,
-        cores_used=min(cores, _loader_seconds(recording.memory) / seconds),  # in a short run the clocks differ
-        others_cores=min(cores, _others_seconds(recording.memory) / seconds),
+        cores_used=min(cores, _loader_seconds(readings) / seconds),  # in a short run the clocks differ
+        others_cores=min(cores, _others_seconds(readings) / seconds),
         cores=cores,
-        memory=memory_use(recording.memory or [read_use()]),
+        memory=memory_use(readings or [read_use()]),
         is_trained=is_trained,
         has_cache=has_cache,
         cache_bytes=sum(timing.cache_bytes for timing in timings),
         copied_bytes=recording.copied_bytes,
+        waits_for_media=read.media is not None,
+        requests_cost=read.requests_cost,
+        has_ended=recording.has_ended,
+        settled=settled,
     )
 
 

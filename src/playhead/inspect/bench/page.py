@@ -14,6 +14,7 @@ from playhead.inspect.bench.text import (
     BenchResults,
     facts_of,
     storage_note,
+    sweep_advice,
     trial_cells,
     verdict_of,
     wait_cells,
@@ -22,7 +23,7 @@ from playhead.inspect.bench.text import (
 from playhead.inspect.bench.timeline import STAGES, key, stretches, timeline
 from playhead.inspect.bench.timeline import STYLE as TIMELINE_STYLE
 from playhead.inspect.bench.values import RunFigures
-from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
+from playhead.inspect.readable import readable_bytes, readable_count, readable_seconds, readable_share
 from playhead.web_page import cards, document, pairs, section, table
 
 STYLE = f"""{TIMELINE_STYLE}
@@ -73,7 +74,7 @@ def _verdict(report: BenchReport) -> str:
         return f'<p class="verdict">{_words(verdict_of(report))}</p>'
     found = report.bottleneck
     return (
-        f'<p class="verdict">limited by {found.limit}</p><p class="evidence">{_words(found.evidence)}</p>'
+        f'<p class="verdict">{found.title}</p><p class="evidence">{_words(found.evidence)}</p>'
         f'<p class="change">{_words(found.change)}</p>'
     )
 
@@ -93,7 +94,7 @@ def _cards(report: BenchReport) -> str:
             (
                 readable_share(figures.wait_share),
                 "of the time the consumer waited",
-                f"in {figures.num_batches:,} batches",
+                f"in {readable_count(figures.num_batches, 'batch', 'batches')}",
             ),
             (readable_share(figures.busy_share), "of the time workers were busy", str(figures.settings)),
             (f"{readable_bytes(speed['bytes'])}/s", "from storage", _cache_note(figures)),
@@ -136,7 +137,7 @@ def _waits(report: BenchReport) -> str:
 
 def _cache_note(figures: RunFigures) -> str:
     if not figures.has_cache:
-        return f"in {figures.num_requests:,} requests"
+        return f"in {readable_count(figures.num_requests, 'request')}"
     return f"and {readable_bytes(figures.cache_bytes / figures.seconds)}/s from the shard cache"
 
 
@@ -145,13 +146,11 @@ def _sweep(found: Sweep) -> str:
     for setting, name in NAMES.items():
         points = found.of(setting)
         if points:
-            chosen = getattr(found.best, setting)
+            chosen = getattr(found.best, setting) if found.recommends else None
             values = [(str(point.value), point.batches_per_second) for point in points]
             plots.append(_curve(values, f"batches a second by {name}", [point.value == chosen for point in points]))
-    stopped = f" (stopped by {escape(found.stopped)})" if found.stopped else ""
-    if not found.points:
-        return f"<p>No run was finished{stopped}.</p>"
-    return f"<p>Use {escape(str(found.best))}{stopped}.</p>{_figures(plots)}"
+    advice = sweep_advice(found)
+    return f"<p>{_words(advice[0].upper() + advice[1:])}.</p>{_figures(plots)}"
 
 
 def _storage(speed: StorageSpeed) -> str:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from playhead.feed.delivery import Delivery
 from playhead.feed.stats import BatchTiming
 from playhead.feed.tasks import Work
-from playhead.inspect.bench.memory_pressure import UseReading, reading_use
-from playhead.inspect.bench.values import LoaderSettings
+from playhead.inspect.bench.memory_pressure import UseReading, read_use, reading_use
+from playhead.inspect.bench.values import LoaderSettings, is_enough
 
 _READ_MEMORY_SECONDS = 0.5
 _SHOW_SECONDS = 0.1
@@ -52,7 +52,8 @@ class BatchRecord(NamedTuple):
 class Recording:
     """What was recorded of a run, also of one that was interrupted. `first_seconds` is the time to the first batch.
 
-    `count_copied` gives the bytes that a shard cache has copied so far, `copied_bytes` are those of the run.
+    `memory` is read from the first batch on; what counts begins at its reading `memory_from`. `count_copied` gives the
+    bytes that a shard cache has copied so far, `copied_bytes` are those of what counts.
     """
 
     count_copied: Callable[[], int] = lambda: 0
@@ -63,16 +64,39 @@ class Recording:
     num_steps: int = 0
     copied_bytes: int = 0
     has_ended: bool = False  # the stream, before a limit
+    memory_from: int = 0
+    _copied_before: int = 0
+    _copied_warm: int = 0
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """Read memory, and count what is copied."""
-        before = self.count_copied()
+        self._copied_before = self.count_copied()
         with reading_use(self.memory, _READ_MEMORY_SECONDS):
             try:
                 yield
             finally:
-                self.copied_bytes = self.count_copied() - before
+                self.copied_bytes = self.count_copied() - self._copied_before - self._copied_warm
+
+    def begin_counting(self) -> None:
+        """The workers are warm: what comes from now on counts."""
+        self.num_warm, self.memory_from = len(self.records), len(self.memory)
+        self.memory.append(read_use())
+        self._copied_warm = self.count_copied() - self._copied_before
+
+    def count_enough(self, settings: LoaderSettings) -> None:
+        """Count from the first batch on, where only that is enough for a verdict."""
+        if self.num_warm <= 1 or self._is_enough_from(self.num_warm, settings):
+            return
+        if self._is_enough_from(1, settings):
+            self.copied_bytes += self._copied_warm
+            self.num_warm, self.memory_from, self._copied_warm = 1, 0, 0
+
+    def _is_enough_from(self, first: int, settings: LoaderSettings) -> bool:
+        if len(self.records) <= first:
+            return False
+        seconds = self.records[-1].given - self.records[first - 1].given
+        return is_enough(len(self.records) - first, seconds, settings)
 
 
 def record(
@@ -97,9 +121,9 @@ def record(
             if len(recording.records) == 1:
                 recording.first_seconds = now - begin
                 begin = now
-            if not recording.num_warm and warming.is_over(found, _part_done(limits, recording.num_steps, now - begin)):
-                recording.num_warm = len(recording.records)
                 stack.enter_context(recording.measuring())
+            if not recording.num_warm and warming.is_over(found, _part_done(limits, recording.num_steps, now - begin)):
+                recording.begin_counting()
                 begin = now
             elif recording.num_warm:
                 done = _part_done(limits, recording.num_steps, now - begin)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,15 +15,23 @@ from playhead.feed.describe import Streams
 from playhead.feed.loader import Loader
 from playhead.feed.tasks import Work
 from playhead.index.table import Table
-from playhead.inspect.bench.bottleneck import Bottleneck, judge, killed_for_memory
+from playhead.inspect.bench.bottleneck import judge, killed_for_memory
 from playhead.inspect.bench.figures import WorkerRow, figures_of, measured_records, worker_rows
 from playhead.inspect.bench.memory_pressure import memory_limits
 from playhead.inspect.bench.mock import mock_loader
 from playhead.inspect.bench.process_use import num_cores
 from playhead.inspect.bench.recording import BatchRecord, BenchLimits, Progress, Recording, record
 from playhead.inspect.bench.slow_waits import PinnedWait, slow_waits
-from playhead.inspect.bench.storage_speed import StorageProbe, probe_storage, stored_stamps
-from playhead.inspect.bench.values import LoaderSettings, RunFigures
+from playhead.inspect.bench.storage_probe import (
+    NO_PROBE,
+    SHARDS,
+    ReadFiles,
+    StorageProbe,
+    files_waited_for,
+    probe_storage,
+    stamps_to_probe,
+)
+from playhead.inspect.bench.values import Bottleneck, LoaderSettings, RunFigures, Setting
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
 from playhead.resolve import map_tables
@@ -31,8 +39,6 @@ from playhead.resolve.resolve import leaves_by_stream
 from playhead.store import Files
 from playhead.store.shard_cache.counters import sum_counters
 from playhead.store.shard_cache.directory import CacheDirectory
-
-NO_PROBE = StorageProbe(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -94,10 +100,12 @@ def bench(
     stops: tuple[type[BaseException], ...] = (KeyboardInterrupt,),
     state: dict[str, Any] | None = None,
     probe: StorageProbe | None = None,
+    settled: tuple[Setting, ...] = (),
 ) -> BenchReport:
     """Run a job and judge it. An exception of `stops` ends the run early; what was measured until then is judged.
 
     `state` is where to begin, by default at the beginning; `probe` what the storage gives by itself, if it is known.
+    More of a `settled` setting is not advised: a sweep has shown that it does not help.
     """
     settings = settings or LoaderSettings()
     recording, stopped, limits = Recording(partial(_copied_bytes, job)), None, memory_limits()
@@ -115,17 +123,27 @@ def bench(
         queue_depth = loader.stats().queue_depth_mean
         after = None if loader.finished else loader.state_dict()
         about = {"lanes": loader.lanes, "rank": loader.rank, "world_size": loader.world_size}
+    recording.count_enough(settings)
     tables = map_tables(job.recipe, job.split, job.files)
-    if probe is None and not job.mock and stopped is None:
+    records, _ = measured_records(recording)
+    read = SHARDS
+    if not job.mock:
+        storage = job.files or stored_files(job.recipe)
+        read = files_waited_for(storage, tables.values(), [record.timing for record in records])
         try:
-            probe = _probe(job, tables.values())
+            probe = probe if probe is not None or stopped else _probe(storage, tables.values(), read)
         except stops as error:
             stopped = _name_of(error)
-    has_cache = job.recipe.shard_cache is not None
     figures = figures_of(
-        recording, settings, num_cores(), probe or NO_PROBE, is_trained=job.limits.step_seconds > 0, has_cache=has_cache
+        recording,
+        settings,
+        num_cores(),
+        probe or NO_PROBE,
+        is_trained=job.limits.step_seconds > 0,
+        has_cache=job.recipe.shard_cache is not None,
+        read=read,
+        settled=settled,
     )
-    records, _ = measured_records(recording)
     streams = [[(leaf, tables[leaf.path]) for leaf in leaves] for leaves in leaves_by_stream(job.recipe, job.split)]
     return BenchReport(
         figures=figures,
@@ -143,11 +161,10 @@ def bench(
     )
 
 
-def _probe(job: BenchJob, tables: Iterable[Table]) -> StorageProbe:
+def _probe(files: Files, tables: Collection[Table], read: ReadFiles) -> StorageProbe:
     """What the storage gives by itself; where it fails, the run is judged without it."""
-    files = job.files or stored_files(job.recipe)
     try:
-        return probe_storage(files, stored_stamps(files, tables))
+        return probe_storage(files, stamps_to_probe(files, tables, read))
     except StoreError:
         return NO_PROBE
 

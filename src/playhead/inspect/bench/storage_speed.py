@@ -1,4 +1,5 @@
-"""The storage by itself: throughput and latency by the number of readers, on the shards of a recipe.
+"""The storage by itself: throughput and latency by the number of readers, on the shards of a recipe, or on
+the media that its rows name.
 
 One process reads R1 bytes a second, n of them together R(n). From some n on, more readers no longer add a quarter to
 what they get together. That says who is the limit:
@@ -11,7 +12,7 @@ what they get together. That says who is the limit:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Literal, get_args
@@ -19,16 +20,16 @@ from typing import Literal, get_args
 import numpy as np
 
 from playhead.errors import DataError
-from playhead.index.table import Table
+from playhead.inspect.bench.named_media import named_media
 from playhead.inspect.bench.process_use import num_cores
+from playhead.inspect.bench.storage_probe import random_pieces, stored_stamps
 from playhead.inspect.bench.storage_trial import FileSpan, ReadJob, ReadResult, read_job, readers_of
 from playhead.inspect.readable import readable_bytes
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
 from playhead.resolve import map_tables
 from playhead.seeds import key
-from playhead.store import Files, Stamp, any_in_process, compression_of
-from playhead.store.copies import readable_of
+from playhead.store import Files, Stamp, any_in_process
 
 Pattern = Literal["sequential", "random"]
 Culprit = Literal["client", "server", "cores"]
@@ -36,16 +37,9 @@ Culprit = Literal["client", "server", "cores"]
 READERS = (1, 2, 4, 8)
 SEQUENTIAL_BYTES = 8 << 20  # of a request
 RANDOM_BYTES = 64 << 10
-PROBE_BYTES = 4 << 10
-_PROBE_LARGE_BYTES = 2 << 20
-_PROBE_THREADS = 8
-_MOST_COMPRESSED = 64  # files
-_PROBE_SECONDS = 1.0
-_PROBE_MOST_BYTES = 64 << 20
 _ADDS = 1.25  # what doubling the readers must give
 _CORES_SHARE = 0.9
 _NUM_PIECES = 4096  # of a reader in a trial at most
-_NUM_PROBES = 8
 _FEWEST_TRIALS = 2  # for a verdict
 
 
@@ -74,17 +68,9 @@ class StorageTrial:
 
 
 @dataclass(frozen=True)
-class StorageProbe:
-    """What a storage gives by itself: the seconds of a small request, and the rate of large ones at once."""
-
-    latency_seconds: float
-    bytes_per_second: float
-
-
-@dataclass(frozen=True)
 class StorageSpeed:
     """The trials, who is the limit, and a sentence that says why. `again` is the share of bytes read more than once,
-    `stopped` what interrupted them.
+    `stopped` what interrupted them; `are_media` says whether media that rows name were read, not shards.
     """
 
     trials: tuple[StorageTrial, ...]
@@ -94,30 +80,7 @@ class StorageSpeed:
     size_bytes: int
     again: float
     stopped: str | None = None
-
-
-def probe_storage(files: Files, stamps: dict[str, Stamp]) -> StorageProbe:
-    """A few small requests, one after another, then large ones at once for a moment."""
-    if not any(stamp.size for stamp in stamps.values()):
-        return StorageProbe(0.0, 0.0)
-    small = _random_pieces(stamps, PROBE_BYTES, _NUM_PROBES, key("bench", "small"))
-    one = read_job(files, ReadJob(small, 1, time.monotonic(), _PROBE_SECONDS, _PROBE_MOST_BYTES))
-    large = _random_pieces(stamps, _PROBE_LARGE_BYTES, _NUM_PIECES, key("bench", "large"))
-    many = read_job(files, ReadJob(large, _PROBE_THREADS, time.monotonic(), _PROBE_SECONDS, _PROBE_MOST_BYTES))
-    return StorageProbe(float(np.median(one.latencies)), many.num_bytes / many.seconds)
-
-
-def _random_pieces(stamps: dict[str, Stamp], size: int, num: int, seed: int) -> tuple[FileSpan, ...]:
-    """Pieces anywhere in the files, a larger file having more of them; a smaller file is one piece."""
-    paths = [path for path, stamp in stamps.items() if stamp.size]
-    ends = np.cumsum([stamps[path].size for path in paths])
-    found = []
-    for place in np.random.default_rng(seed).integers(0, ends[-1], num).tolist():
-        file = int(np.searchsorted(ends, place, side="right"))
-        stamp = stamps[paths[file]]
-        first = max(0, min(place - int(ends[file - 1] if file else 0), stamp.size - size))
-        found.append(FileSpan(paths[file], stamp, first, min(stamp.size, first + size)))
-    return tuple(found)
+    are_media: bool = False
 
 
 def measure_storage(
@@ -128,15 +91,19 @@ def measure_storage(
     progress: Callable[[str, int, int], None] = lambda *_: None,
     stops: tuple[type[BaseException], ...] = (),
 ) -> StorageSpeed:
-    """Read the shards of a prepared recipe for a few seconds, with more and more readers.
+    """Read the shards of a prepared recipe for a few seconds, with more and more readers; or media that its rows name,
+    where those are most of what is read.
 
     An exception of `stops` ends it early, with what was found till then, if that is at least two trials.
     """
     limits = limits or StorageLimits()
     storage = files or stored_files(recipe)
-    stamps = stored_stamps(storage, map_tables(recipe, split, files).values())
+    tables = map_tables(recipe, split, files).values()
+    stamps = stored_stamps(storage, tables)
     if not any(stamp.size for stamp in stamps.values()):
         raise DataError("the shards of the recipe are empty: there is nothing to read", fix="name other files")
+    media = named_media(recipe, split, storage, {path for table in tables for path in table.index.stamps})
+    stamps = media or stamps
     groups = [(num, 1) for num in limits.readers]
     if any_in_process(storage, stamps):
         groups = [(1, num) for num in limits.readers]  # no other process can read them
@@ -161,21 +128,9 @@ def measure_storage(
         stopped = getattr(error, "name", "Ctrl-C")
     size = sum(stamp.size for stamp in stamps.values())
     again = 1 - size / max(size, sum(trial.num_bytes for trial in trials if trial.pattern == "sequential"))
-    return StorageSpeed(tuple(trials), *judge_storage(trials, num_cores()), len(stamps), size, again, stopped)
-
-
-def stored_stamps(files: Files, tables: Iterable[Table]) -> dict[str, Stamp]:
-    """The files of all shards as they are stored: an index has the decompressed size of a compressed file.
-
-    Of compressed ones only some are asked for.
-    """
-    stamps = {path: stamp for table in tables for path, stamp in table.index.stamps.items()}
-    indexed = {path: stamps[path] for path in readable_of(files, stamps)}
-    compressed = [path for path in indexed if compression_of(path) is not None]
-    chosen = compressed[:: max(1, len(compressed) // _MOST_COMPRESSED)]
-    return {path: stamp for path, stamp in indexed.items() if compression_of(path) is None} | {
-        path: files.stamp(path) for path in chosen
-    }
+    return StorageSpeed(
+        tuple(trials), *judge_storage(trials, num_cores()), len(stamps), size, again, stopped, bool(media)
+    )
 
 
 def judge_storage(trials: Sequence[StorageTrial], cores: float) -> tuple[Culprit, str]:
@@ -227,7 +182,7 @@ def _pieces(pattern: Pattern, stamps: dict[str, Stamp], num: int, start: float) 
     """
     if pattern == "random":
         keys = [key("bench", "storage", num, reader, round(1000 * start)) for reader in range(num)]
-        return [_random_pieces(stamps, RANDOM_BYTES, _NUM_PIECES, each) for each in keys]
+        return [random_pieces(stamps, RANDOM_BYTES, _NUM_PIECES, each) for each in keys]
     every = [
         FileSpan(path, stamp, first, min(first + SEQUENTIAL_BYTES, stamp.size))
         for path, stamp in stamps.items()

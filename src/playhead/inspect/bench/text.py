@@ -10,8 +10,8 @@ from playhead.inspect.bench.figures import WorkerRow
 from playhead.inspect.bench.report import BenchReport, rates
 from playhead.inspect.bench.slow_waits import PinnedWait
 from playhead.inspect.bench.storage_speed import StorageSpeed, StorageTrial
-from playhead.inspect.bench.sweep import Sweep
-from playhead.inspect.readable import readable_bytes, readable_seconds, readable_share
+from playhead.inspect.bench.sweep import NAMES, Sweep
+from playhead.inspect.readable import readable_bytes, readable_count, readable_seconds, readable_share
 
 STAGE_COLUMNS = (*STAGES, "other", "idle", "ahead", "waited for")
 _UNKNOWN = "only the sequence field has a planned length: other fields, maps and collate functions are left out"
@@ -40,7 +40,8 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
     figures, speed = report.figures, rates(report.figures)
     memory, limit = figures.memory, figures.memory.limit
     delivered = (
-        f"{figures.num_batches:,} batches of {figures.num_steps:,} steps in {readable_seconds(figures.seconds)}; "
+        f"{readable_count(figures.num_batches, 'batch', 'batches')} of {readable_count(figures.num_steps, 'step')} "
+        f"in {readable_seconds(figures.seconds)}; "
         f"the first batch came after {readable_seconds(report.first_seconds)}"
     )
     facts = [("run", f"{figures.settings}; rank {report.rank} of {report.world_size}"), ("delivered", delivered)]
@@ -49,18 +50,20 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
     facts.append(("consumer", f"{waited}; the rest is its own"))
     depth = figures.settings.workers * figures.settings.lookahead
     if depth:
-        facts.append(("queue", f"{report.queue_depth:.1f} of {depth} batches were ready when one was asked for"))
+        ready = f"{report.queue_depth:.1f} of {readable_count(depth, 'batch', 'batches')}"
+        facts.append(("queue", f"{ready} ready when one was asked for"))
     facts.append(("cores", f"{figures.cores_used:.1f} of {figures.cores:g} in use"))
     if report.mock:
         return [*facts, ("left out", _UNKNOWN)]
     total = report.workers[-1]
     storage = f"{readable_bytes(speed['bytes'])}/s"
     if not figures.has_cache:  # of which requests are hits
-        storage += f" in {figures.num_requests:,} requests"
+        storage += f" in {readable_count(figures.num_requests, 'request')}"
     if figures.probe.bytes_per_second:
         storage += (
             f"; a small request takes {readable_seconds(figures.probe.latency_seconds)}, "
-            f"large ones get {readable_bytes(figures.probe.bytes_per_second)}/s"
+            f"large ones get {'at least ' if figures.probe.at_least else ''}"
+            f"{readable_bytes(figures.probe.bytes_per_second)}/s"
         )
     facts.append(("storage", storage))
     if figures.has_cache:
@@ -74,6 +77,18 @@ def facts_of(report: BenchReport) -> list[tuple[str, str]]:
         used += f"; {readable_bytes(limit.used_bytes)} of {readable_bytes(limit.limit_bytes)} in use, "
         used += f"{readable_share(limit.share)} ({limit.origin})"
     return [*facts, ("memory", used)]
+
+
+def sweep_advice(found: Sweep) -> str:
+    """What a sweep recommends, in a line."""
+    stopped = f" (stopped by {found.stopped})" if found.stopped else ""
+    if not found.points:
+        return f"no run was finished{stopped}"
+    if not found.recommends:
+        return f"too little was measured to recommend settings: give each run more `--seconds`, or more data{stopped}"
+    rising = [f"{NAMES[setting]} {getattr(found.best, setting)}" for setting in found.rising]
+    still = f"; still rising at {' and '.join(rising)}" if rising else ""
+    return f"use {found.best}{still}{stopped}"
 
 
 def worker_cells(row: WorkerRow, seconds: float, digits: int = 3) -> list[str]:
@@ -114,7 +129,9 @@ def trial_cells(trial: StorageTrial) -> list[str]:
 
 
 def storage_note(speed: StorageSpeed) -> str:
-    text = f"{speed.num_files:,} {'file' if speed.num_files == 1 else 'files'} of {readable_bytes(speed.size_bytes)}"
+    what = "media file that rows name" if speed.are_media else "shard"
+    many = "media files that rows name" if speed.are_media else "shards"
+    text = f"{readable_count(speed.num_files, what, many)}, {readable_bytes(speed.size_bytes)}"
     if speed.again:
         text += (
             f"; {readable_share(speed.again)} of what was read had been read before, so some of it came from a cache"
@@ -132,7 +149,7 @@ def plain_results(results: BenchResults) -> dict[str, Any]:
         found |= {"verdict": verdict_of(report), **plain, "rates": rates(report.figures)}
         found["figures"]["wait_share"] = report.figures.wait_share
     if results.sweep is not None:
-        found["sweep"] = asdict(results.sweep)
+        found["sweep"] = asdict(results.sweep) | {"recommends": results.sweep.recommends}
     if results.storage is not None:
         found["storage"] = asdict(results.storage)
     return found
