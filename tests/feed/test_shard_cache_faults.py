@@ -402,7 +402,31 @@ def test_a_directory_removed_in_mid_run_is_said_and_the_rest_is_read_from_the_st
                 wait_until(lambda: said or loader._cache._messages)
         assert found == expected[0]
     assert [warning.category for warning in said] == [CacheWarning]
-    assert "not filled any more" in str(said[0].message)
+    assert "was removed, or a part of it" in str(said[0].message)
+
+
+@pytest.mark.parametrize("first", ["ranks", "units", "jobs", "counters", "filler.lock", "playhead-cache.json"])
+def test_a_directory_removed_piece_by_piece_is_said_once_and_with_what_to_do(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], first: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe = recipe_of(data, tmp_path, data, {"max_bytes": size_of(data) // 2}, **by_shards())
+    place = Path(recipe.shard_cache.dir)
+    found = []
+    with warnings.catch_warnings(record=True) as said, Loader(recipe) as loader:
+        warnings.simplefilter("always")
+        for batch in loader:
+            found.append(seen(batch))
+            if len(found) == 20:
+                wait_until(lambda: counts_of(recipe)["copied_units"] > 0)
+                shutil.rmtree(place / first) if (place / first).is_dir() else (place / first).unlink()
+                wait_until(lambda: said or loader._cache._messages)
+                shutil.rmtree(place)
+        assert found == expected[0]
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert f"{place} was removed, or a part of it" in str(said[0].message)
+    assert "remove what is left of it; then make a new loader" in str(said[0].message)
+    assert capfd.readouterr().err == ""
+    assert not place.exists()
 
 
 def test_a_directory_made_in_place_of_a_cache_that_was_moved_away_stays_empty(

@@ -106,8 +106,8 @@ class CacheMember:
 
     def _watch(self) -> None:
         """Start a filler whenever there is none, unless several have ended before they copied anything."""
-        failures = 0
-        while failures < _MOST_FAILURES and not self._stopped.is_set():
+        failures, problem = 0, ""
+        while failures < _MOST_FAILURES and not self._is_removed() and not self._stopped.is_set():
             problem = "its filler ended unexpectedly"
             try:
                 copied = self._fill()
@@ -116,8 +116,19 @@ class CacheMember:
             if copied is not None:
                 failures = 0 if copied else failures + 1
             self._stopped.wait(_POLL_SECONDS)
-        if not self._stopped.is_set():
-            self._messages.append(f"the shard cache is not filled any more: {problem}, {failures} times")
+        removed = self._is_removed()
+        if self._stopped.is_set():
+            return
+        found = f"{self._directory.root} was removed, or a part of it" if removed else f"{problem}, {failures} times"
+        fix = "remove what is left of it" if removed else "see what the filler printed, and the limits on memory and files"
+        self._messages.append(
+            f"the shard cache is not filled any more: {found}. What it does not hold is read from its storage. To use it "
+            f"again, {fix}; then make a new loader"
+        )
+
+    def _is_removed(self) -> bool:
+        """Whether the cache that was joined is gone, or a part of it; there may be another in its place."""
+        return not self._file.is_there or bool(self._directory.missing())
 
     def _copied_bytes(self) -> int:
         counts = sum_counters(self._directory)

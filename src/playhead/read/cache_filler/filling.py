@@ -162,9 +162,11 @@ class Filler:
             self._counters.close()
 
     def _is_current(self) -> bool:
-        """Whether its ranks are those of the current generation: others have come where all of them ended."""
+        """Whether its ranks are those of the current generation: others have come where all of them ended. And whether
+        the cache is whole: one that is being removed is filled no more.
+        """
         marker = self._directory.marker()
-        return marker is not None and marker.generation == self._generation
+        return marker is not None and marker.generation == self._generation and not self._directory.missing()
 
     def _refresh(self) -> None:
         """Look at the ranks that live now and need something."""
@@ -207,7 +209,8 @@ class Filler:
     def _leave_out(self, key: StreamKey, error: Exception) -> None:
         """Copy nothing more for a stream, and say so; the others go on."""
         self._unusable.add(key)
-        self._say(f"a stream is read without the shard cache: {error}")
+        if self._is_current():  # else its recipe may be gone with the cache
+            self._say(f"a stream is read without the shard cache: {error}")
 
     def _opened(self, key: StreamKey) -> CachedStream:
         known = self._members.get(key)
@@ -296,12 +299,14 @@ class Filler:
 
     def _shrink(self, error: DiskError) -> None:
         """Use less of a disk that is full, or cannot be written, and try again later."""
+        problem = error.__cause__
+        assert isinstance(problem, OSError)
+        if isinstance(problem, FileNotFoundError):  # somebody is removing folders: perhaps the whole cache
+            return
         self._limit = int(error.num_bytes * _FULL_SHARE)
         self._resize()
         if not self._is_current():  # it was removed
             return
-        problem = error.__cause__
-        assert isinstance(problem, OSError)
         full = problem.errno in NO_SPACE
         found = "no space left on its disk" if full else f"cannot be written: {problem.strerror or problem}"
         self._say_once(

@@ -173,8 +173,14 @@ class CacheDirectory:
         return found if found.version == _VERSION else None
 
     def files(self, folder: str) -> list[Path]:
-        """The jobs, ranks or counters, sorted; what else somebody has put there is not ours."""
-        return sorted(path for path in (self.root / folder).iterdir() if _OUR_NAMES[folder].fullmatch(path.name))
+        """The jobs, ranks or counters, sorted; what else somebody has put there is not ours. None where all is gone."""
+        names = _OUR_NAMES[folder]
+        return [Path(entry.path) for entry in _entries(self.root / folder) if names.fullmatch(entry.name)]
+
+    def missing(self) -> list[str]:
+        """What every cache has and this one has not: it was removed, or a part of it."""
+        found = [name for name in (*_FOLDERS, *_FILES) if not (self.root / name).exists()]
+        return found if self.marker() is not None else [MARKER, *found]
 
     def stored(self) -> Iterator[StoredUnit]:
         """The units and parts in the directory, and what was left of an `origin.json` that was being written."""

@@ -112,6 +112,11 @@ class RankFile:
                 self._path.unlink()
             os.close(descriptor)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the registration is still in the directory, which somebody may have removed."""
+        return self._path.exists()
+
     def leave_to_parent(self) -> None:
         """In a fork: the rank lives and dies with the parent alone."""
         descriptor, self._descriptor = self._descriptor, None
