@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import islice
 from pathlib import Path
 
@@ -66,6 +67,26 @@ def test_clear_removes_all_copies_and_nothing_else(recipe: Recipe, data: Path, t
     assert (left["num_units"], left["num_unchecked"], left["counts"]["copied_units"]) == (0, 0, 0)
     assert (Path(recipe.shard_cache.dir) / "notes.txt").read_text() == "of the user"
     assert delivered(recipe)[0]
+
+
+@pytest.mark.parametrize("command", ["stat", "verify", "clear"])
+def test_what_the_cache_did_not_write_is_passed_over_whatever_its_name(
+    recipe: Recipe, tmp_path: Path, command: str
+) -> None:
+    delivered(recipe)
+    root = Path(recipe.shard_cache.dir)
+    folder = next(path.parent for path in (root / "units").rglob("origin.json"))
+    strange = [folder / "0-5", folder / "0-6.part", root / "ranks" / "0-1-0123abcd", root / "counters" / "1-0123abcd"]
+    for path in strange:
+        path.mkdir()
+        (path / "thesis").write_text("the only copy")
+    (folder / "0-7").symlink_to(strange[0] / "thesis")
+    os.mkfifo(folder / "0-8")
+    found = json.loads(playhead(tmp_path, "cache", command, "recipe.yaml", "--json").stdout)
+    assert found["num_units"] == 4
+    assert [path for path in strange if (path / "thesis").read_text() != "the only copy"] == []
+    assert (folder / "0-7").is_symlink()
+    assert (folder / "0-8").is_fifo()
 
 
 def test_clear_is_refused_while_the_cache_is_in_use(recipe: Recipe, tmp_path: Path) -> None:
