@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import resource
@@ -31,6 +32,7 @@ from playhead.deal import Identity
 from playhead.feed.cache_member import CacheWarning, join_cache
 from playhead.inspect.cache import cache_stat
 from playhead.read.cache_filler import filling
+from playhead.store.shard_cache import caching
 from playhead.store.shard_cache.directory import FILLER_LOCK, CacheDirectory, locked, open_directory
 from slow_proxy import Network, SlowProxy, slow_proxy
 
@@ -179,6 +181,23 @@ def test_a_disk_that_is_full_for_a_while_is_used_again(
             assert found == expected[0]
     assert len(said) == 1
     assert "no space left" in said[0]
+
+
+def test_directories_in_place_of_copies_are_said_once_and_not_waited_for(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caching, "_STALL_SECONDS", math.inf)
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    delivered(recipe)
+    directory = CacheDirectory(Path(recipe.shard_cache.dir))
+    for stored in [*directory.stored()]:
+        directory.place(stored.generation + 1, stored.key, stored.path.name).mkdir(parents=True)
+        stored.path.unlink()
+    with warnings.catch_warnings(record=True) as said, Loader(recipe) as loader:
+        warnings.simplefilter("always")
+        check(recipe, loader, [seen(batch) for batch in loader], expected)
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert "a directory is where a copy belongs" in str(said[0].message)
 
 
 def test_a_limit_on_file_sizes_is_a_full_disk(data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]) -> None:

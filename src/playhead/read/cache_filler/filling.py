@@ -303,6 +303,13 @@ class Filler:
         assert isinstance(problem, OSError)
         if isinstance(problem, FileNotFoundError):  # somebody is removing folders: perhaps the whole cache
             return
+        if isinstance(problem, IsADirectoryError):
+            place = problem.filename2 or problem.filename
+            self._say_once(
+                "directory",
+                f"{place}: a directory is where a copy belongs, which is read from its storage instead. Remove it",
+            )
+            return
         self._limit = int(error.num_bytes * _FULL_SHARE)
         self._resize()
         if not self._is_current():  # it was removed

@@ -175,7 +175,7 @@ class CacheDirectory:
     def files(self, folder: str) -> list[Path]:
         """The jobs, ranks or counters, sorted; what else somebody has put there is not ours. None where all is gone."""
         names = _OUR_NAMES[folder]
-        return [Path(entry.path) for entry in _regular_files(self.root / folder) if names.fullmatch(entry.name)]
+        return [Path(entry.path) for entry in regular_files(self.root / folder) if names.fullmatch(entry.name)]
 
     def missing(self) -> list[str]:
         """What every cache has and this one has not: it was removed, or a part of it."""
@@ -185,7 +185,7 @@ class CacheDirectory:
     def stored(self) -> Iterator[StoredUnit]:
         """The units and parts in the directory, and what was left of an `origin.json` that was being written."""
         for generation, folder in self._folders():
-            for file in _regular_files(folder):
+            for file in regular_files(folder):
                 span = span_of(file.name)
                 if span is None and not file.name.endswith(PART):
                     continue
@@ -223,12 +223,13 @@ class CacheDirectory:
 
 def _entries(path: Path | str) -> list[os.DirEntry[str]]:
     try:
-        return sorted(os.scandir(path), key=attrgetter("name"))
+        with os.scandir(path) as found:
+            return sorted(found, key=attrgetter("name"))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _regular_files(path: Path | str) -> list[os.DirEntry[str]]:
+def regular_files(path: Path | str) -> list[os.DirEntry[str]]:
     """A cache writes nothing else: a directory, a link or a pipe of one of its names is somebody's own."""
     return [entry for entry in _entries(path) if entry.is_file(follow_symlinks=False)]
 
