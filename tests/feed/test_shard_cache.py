@@ -356,8 +356,10 @@ def test_a_directory_that_a_killed_process_began_to_make_is_made(
 
 def test_a_file_in_place_of_the_directory_is_refused_by_name(data: Path, tmp_path: Path) -> None:
     (tmp_path / "copies").write_text("")
-    with pytest.raises(RecipeError, match=r"shard_cache\.dir: .*copies cannot be used"):
+    with pytest.raises(RecipeError, match=r"shard_cache\.dir: .*copies cannot be used") as caught:
         delivered(recipe_of(data, tmp_path, data, {}))
+    assert caught.value.found == f"{tmp_path / 'copies'} is not a directory"
+    assert caught.value.fix == "name another directory, or move away what is there"
 
 
 def test_a_cache_is_in_neither_fingerprint(data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]) -> None:

@@ -119,11 +119,12 @@ class CacheMember:
         removed = self._is_removed()
         if self._stopped.is_set():
             return
-        found = f"{self._directory.root} was removed, or a part of it" if removed else f"{problem}, {failures} times"
-        fix = "remove what is left of it" if removed else "see what the filler printed, and the limits on memory and files"
+        found, fix = f"{problem}, {failures} times", "see what its filler printed, and the limits on memory and files"
+        if removed:
+            found, fix = f"{self._directory.root} was removed, or a part of it", "remove what is left of it"
         self._messages.append(
-            f"the shard cache is not filled any more: {found}. What it does not hold is read from its storage. To use it "
-            f"again, {fix}; then make a new loader"
+            f"the shard cache is not filled any more: {found}. What it does not hold is read from its storage. "
+            f"To use it again, {fix}; then make a new loader"
         )
 
     def _is_removed(self) -> bool:

@@ -20,9 +20,10 @@ from playhead.read.cache_filler.streams import CachedStream, StreamKey
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
 from playhead.store.shard_cache.counters import FillerStatus, ProcessCounters, num_direct, write_status
-from playhead.store.shard_cache.directory import NO_SPACE, CacheDirectory, Unit
+from playhead.store.shard_cache.directory import CacheDirectory, Unit
 from playhead.store.shard_cache.queue import write_queue
 from playhead.store.shard_cache.ranks import LiveRank, job_recipe, live_ranks
+from playhead.store.shard_cache.refusals import NO_SPACE
 
 _REFRESH_SECONDS = 0.2
 _IDLE_SECONDS = 0.02

@@ -26,11 +26,11 @@ from playhead.store.shard_cache.directory import (
     is_locked,
     lock_file,
     locked,
-    naming_the_directory,
     remove_markers_begun,
     write_whole,
 )
 from playhead.store.shard_cache.queue import write_queue
+from playhead.store.shard_cache.refusals import naming_the_directory
 
 _STEP = struct.Struct("<Q")
 _HEAD = struct.Struct("<QQ")
