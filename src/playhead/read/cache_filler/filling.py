@@ -197,7 +197,8 @@ class Filler:
             try:
                 streams[key] = self._opened(key)
             except (PlayheadError, OSError, ImportError) as error:
-                self._leave_out(key, error)
+                if any(StreamKey.of(rank) == key for rank in live_ranks(self._directory)):
+                    self._leave_out(key, error)  # else its recipe went with its last rank
         self._members = {}
         present = self._copier.present()
         for key, stream in streams.items():

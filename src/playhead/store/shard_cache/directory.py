@@ -56,6 +56,7 @@ _OUR_NAMES = {
     "ranks": re.compile(r"[0-9]+-[0-9]+-[0-9a-f]{8}"),
     "counters": re.compile(r"[0-9]+-[0-9a-f]{8}|total"),
 }
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _GENERATION = re.compile(r"[0-9]+")
 _KEY = re.compile(r"[0-9a-f]{32}")
 
@@ -280,10 +281,13 @@ def remove_markers_begun(directory: CacheDirectory) -> None:
 
 
 def write_whole(path: Path, data: bytes, *, durably: bool = False) -> None:
-    """Write a small file in one piece, `durably` where it must outlive a crash. Raises OSError, and leaves nothing."""
+    """Write a small file in one piece, `durably` where it must outlive a crash. Raises OSError, and leaves nothing.
+
+    Only its owner can read it: a recipe may have secrets in it.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PART}")
     try:
-        with temporary.open("wb") as file:
+        with open(os.open(temporary, _NEW, 0o600), "wb") as file:  # noqa: PTH123 - Path.open takes no permissions
             file.write(data)
             file.flush()
             if durably:

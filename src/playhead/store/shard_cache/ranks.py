@@ -76,7 +76,9 @@ class RankFile:
             try:
                 self._write()
             except BaseException:
-                self.close()
+                self._leave()
+                with suppress(OSError):
+                    _remove_unused_jobs(directory)
                 raise
         _all.add(self)
 
@@ -106,6 +108,14 @@ class RankFile:
                 os.pwrite(self._descriptor, _STEP.pack(step), 0)
 
     def close(self) -> None:
+        """End the registration. The last rank of a job takes its recipe away, which may have secrets in it."""
+        if self._descriptor is not None:
+            with suppress(OSError), locked(self._directory.root / REGISTER_LOCK):
+                self._leave()
+                _remove_unused_jobs(self._directory)
+            self._leave()  # also where the cache was removed
+
+    def _leave(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with suppress(OSError):
@@ -145,10 +155,19 @@ def _clean(directory: CacheDirectory) -> list[Path]:
             living.append(path)
         else:
             path.unlink(missing_ok=True)
-    if not living:
-        for path in directory.files("jobs"):
-            path.unlink(missing_ok=True)
+    _remove_unused_jobs(directory)
     return living
+
+
+def _remove_unused_jobs(directory: CacheDirectory) -> None:
+    """Remove the recipes of which no rank lives. Call it with `register.lock`: none can come meanwhile."""
+    living = [path for path in directory.files("ranks") if is_locked(path)]
+    known = live_ranks(directory)
+    if len(known) == len(living):  # else one is just being written: whose job that is cannot be known
+        jobs = {f"{rank.about.job}.json" for rank in known}
+        for path in directory.files("jobs"):
+            if path.name not in jobs:
+                path.unlink(missing_ok=True)
 
 
 def _new_generation(directory: CacheDirectory, total_bytes: int) -> None:
