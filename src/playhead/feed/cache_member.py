@@ -35,12 +35,10 @@ class CacheWarning(UserWarning):
 class CacheMember:
     """The membership of one loader, from its first batch until it is closed."""
 
-    def __init__(self, recipe: Recipe, split: str | None, identity: Identity, cursor: Cursor, total_bytes: int) -> None:
+    def __init__(self, recipe: Recipe, about: RankRecord) -> None:
         assert recipe.shard_cache is not None
         self._process = os.getpid()
         self._directory = open_directory(recipe.shard_cache.dir)
-        numbers = tuple(cursor.to_record())
-        about = RankRecord("", split, identity.rank, identity.world_size, numbers, os.getpid(), total_bytes)
         self._file = RankFile(self._directory, recipe.to_dict(), about)
         self._messages: list[str] = []
         self._stopped = Event()
@@ -188,11 +186,13 @@ def _remove_parts(directory: CacheDirectory) -> None:
 
 
 def join_cache(
-    recipe: Recipe, split: str | None, identity: Identity, cursor: Cursor, total_bytes: int
+    recipe: Recipe, split: str | None, identity: Identity, cursor: Cursor, total_bytes: int, steps_ahead: int = 0
 ) -> CacheMember | None:
     """Join the recipe's shard cache; None, with a warning, where its disk has no space left."""
+    numbers = tuple(cursor.to_record())
+    about = RankRecord("", split, identity.rank, identity.world_size, numbers, os.getpid(), total_bytes, steps_ahead)
     try:
-        return CacheMember(recipe, split, identity, cursor, total_bytes)
+        return CacheMember(recipe, about)
     except StoreError as error:
         warnings.warn(f"the shard cache is not used: {error}", CacheWarning, stacklevel=4)
         return None

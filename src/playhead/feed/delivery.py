@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -39,18 +40,25 @@ class Delivery:
     The loaders for numpy and torch add a constructor and override nothing: they differ only in the pool. They inherit
     because the alternative is a dozen forwarding methods in each.
 
-    Where `records` is false, nothing is written to the cache directory: neither bad samples nor the ledger.
+    `ahead` is how many micro-batches the pool prepares ahead. Where `records` is false, nothing is written to the cache
+    directory: neither bad samples nor the ledger.
     """
 
     def __init__(
-        self, stream: RankStream, blueprint: Blueprint, new_pool: Callable[[], Pool], *, records: bool = True
+        self,
+        stream: RankStream,
+        blueprint: Blueprint,
+        new_pool: Callable[[], Pool],
+        *,
+        ahead: int = 0,
+        records: bool = True,
     ) -> None:
         self._number = next(_NUMBERS)
         self._stream = stream
         self._payload = blueprint.fingerprint()
         self._new_pool = new_pool
         self._pool = new_pool()
-        self._records = records
+        self._ahead, self._records = ahead, records
         self._counters = self._new_counters()
         self._process = os.getpid()  # the process that owns the pool and the results
         self._results: Results | None = None
@@ -252,7 +260,9 @@ class Delivery:
             return
         cursor = self._position.cursor
         if self._cache is None:
-            self._cache = join_cache(self._stream.recipe, self._stream.split, identity, cursor, self._stream.num_bytes)
+            stream = self._stream
+            steps = math.ceil(self._ahead * identity.world_size / self.lanes)
+            self._cache = join_cache(stream.recipe, stream.split, identity, cursor, stream.num_bytes, steps)
         else:
             self._cache.restarted(cursor)
 

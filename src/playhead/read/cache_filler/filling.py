@@ -26,6 +26,7 @@ from playhead.store.shard_cache.ranks import LiveRank, job_recipe, live_ranks
 from playhead.store.shard_cache.refusals import NO_SPACE
 
 _REFRESH_SECONDS = 0.2
+_REFRESHES = 2  # until what is planned after one is there
 _IDLE_SECONDS = 0.02
 _STEPS_AT_A_TIME = 8
 _MOST_USES = 100_000  # planned ahead: seconds of planning, and some tens of megabytes
@@ -46,6 +47,7 @@ class _Member:
     def __init__(self, stream: CachedStream, ranks: list[LiveRank], order: FetchOrder) -> None:
         self.stream, self.order = stream, order
         self.names = {rank.name for rank in ranks}
+        self._steps_ahead = self._steps_in_use = max(rank.about.steps_ahead for rank in ranks)
         first = min(ranks, key=lambda rank: rank.about.cursor[0])
         self._steps: Iterator[tuple[int, dict[Unit, int]]] | None = stream.steps(
             first.about.cursor, [rank.about.rank for rank in ranks]
@@ -61,12 +63,13 @@ class _Member:
     def plan_some(self) -> bool:
         """Plan a few more steps, unless enough are planned to choose what to evict; returns whether any were."""
         look_ahead = self.stream.options.look_ahead
+        last = inf if look_ahead is None else self.now + self._steps_in_use + look_ahead
         for _ in range(_STEPS_AT_A_TIME):
             if self._steps is None or self.order.num_uses >= _MOST_USES:
                 return False
             if self._sees_enough():
                 return False
-            if look_ahead is not None and self.planned_to > self.now + look_ahead:
+            if self.planned_to > last:
                 return False
             found = next(self._steps, None)
             if found is None:
@@ -112,7 +115,8 @@ class _Member:
             if self._moved.get(rank.name, (-1, 0.0))[0] != rank.step:
                 self._moved[rank.name] = rank.step, now
         moving = [r.step for r in ranks if r.step > best - _STEPS_APART or now - self._moved[r.name][1] < _LEFT_SECONDS]
-        self.now = max(self.now, min(moving))
+        before, self.now = self.now, max(self.now, min(moving))
+        self._steps_in_use = max(self._steps_in_use, self._steps_ahead + _REFRESHES * (self.now - before))
         self.order.advance(self.now)
 
     def is_ready(self, fetch: Fetch) -> bool:

@@ -37,7 +37,10 @@ _HEAD = struct.Struct("<QQ")
 
 
 class RankRecord(msgspec.Struct, frozen=True):
-    """A rank of a job: its recipe (by digest), which stream of it, who it is, and a cursor that it has reached."""
+    """A rank of a job: its recipe (by digest), which stream of it, who it is, and a cursor that it has reached.
+
+    `steps_ahead` is how many steps behind the cursor its workers may be reading already.
+    """
 
     job: str
     split: str | None
@@ -46,6 +49,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     cursor: tuple[int, ...]
     process: int
     total_bytes: int = 0
+    steps_ahead: int = 0
     num_starts: int = 0
     is_idle: bool = False
 
