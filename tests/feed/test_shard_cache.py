@@ -480,6 +480,27 @@ def test_a_fork_of_a_rank_keeps_neither_its_filler_nor_its_place(
             os.close(end)
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_loader_may_be_closed_while_its_filler_starts(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, begun = cache_member._start_filler, []
+
+    def started_while_closing(*how: Any) -> subprocess.Popen[bytes]:
+        begun.append(start(*how))
+        begun[-1].stdin.close()
+        return begun[-1]
+
+    monkeypatch.setattr(cache_member, "_start_filler", started_while_closing)
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    with Loader(recipe) as loader:
+        next(iter(loader))
+        wait_until(lambda: begun)
+        thread = loader._cache._thread
+    thread.join()
+    assert begun[-1].returncode is not None
+
+
 SCRIPT = """
 import sys, warnings
 from playhead import Loader, Recipe

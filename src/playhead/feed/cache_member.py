@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import warnings
-from contextlib import suppress
+from contextlib import closing, suppress
 from threading import Event, Lock, Thread
 from weakref import WeakSet
 
@@ -147,7 +147,7 @@ class CacheMember:
             self._end_filler()
         assert self._filler.stdin is not None
         assert self._filler.stdout is not None
-        with self._filler.stdin, self._filler.stdout as lines:
+        with closing(self._filler.stdin), self._filler.stdout as lines:  # `close` may have closed the first already
             before = self._copied_bytes()
             for line in lines:
                 self._messages.append(line.decode("utf-8", "replace").rstrip("\n"))
