@@ -29,6 +29,7 @@ from deliveries import Seen, seen
 from loopback import Loopback
 from playhead import Loader, Recipe, StoreError
 from playhead.deal import Identity
+from playhead.feed import delivery
 from playhead.feed.cache_member import CacheWarning, join_cache
 from playhead.inspect.cache import cache_stat
 from playhead.read.cache_filler import filling
@@ -152,6 +153,31 @@ def test_a_full_disk_is_said_once_and_the_rest_is_read_from_the_storage(
             check(recipe, loader, found, expected)
         assert [warning.category for warning in said] == [CacheWarning]
         assert "o space left" in str(said[0].message)
+
+
+def test_a_cache_that_no_byte_was_free_for_is_used_when_there_is_space(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of no bytes on the files of this process is a full disk to it; that it is tried again is said once."""
+    monkeypatch.setattr(delivery, "_JOIN_SECONDS", 0.0)
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    found = []
+    with warnings.catch_warnings(record=True) as said, Loader(recipe) as loader:
+        warnings.simplefilter("always")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            batches = iter(loader)
+            found += [seen(next(batches)) for _ in range(20)]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert loader._cache is None
+        found.append(seen(next(batches)))
+        wait_until(lambda: counts_of(recipe)["copied_units"] > 0)
+        check(recipe, loader, found + [seen(batch) for batch in batches], expected)
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert "not used for now, and tried again every minute" in str(said[0].message)
+    assert counts_of(recipe)["hits"] > 0
 
 
 def test_a_disk_that_is_full_for_a_while_is_used_again(

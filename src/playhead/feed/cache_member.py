@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from weakref import WeakSet
 
 from playhead.deal import Identity
-from playhead.errors import StoreError
+from playhead.errors import PlayheadError, StoreError
 from playhead.plan.cursor import Cursor
 from playhead.read.cache_filler.copying import remove_parts
 from playhead.recipe.values import Recipe
@@ -186,13 +186,27 @@ def _remove_parts(directory: CacheDirectory) -> None:
 
 
 def join_cache(
-    recipe: Recipe, split: str | None, identity: Identity, cursor: Cursor, total_bytes: int, steps_ahead: int = 0
+    recipe: Recipe,
+    split: str | None,
+    identity: Identity,
+    cursor: Cursor,
+    total_bytes: int,
+    steps_ahead: int = 0,
+    *,
+    again: bool = False,
 ) -> CacheMember | None:
-    """Join the recipe's shard cache; None, with a warning, where its disk has no space left."""
+    """Join the recipe's shard cache; None, with a warning, where its disk has no space left.
+
+    Where it is tried `again`, the stream goes on without the cache whatever keeps it from being used.
+    """
     numbers = tuple(cursor.to_record())
     about = RankRecord("", split, identity.rank, identity.world_size, numbers, os.getpid(), total_bytes, steps_ahead)
     try:
         return CacheMember(recipe, about)
-    except StoreError as error:
-        warnings.warn(f"the shard cache is not used: {error}", CacheWarning, stacklevel=4)
+    except PlayheadError as error:
+        if not again:
+            if not isinstance(error, StoreError):
+                raise
+            said = f"the shard cache is not used for now, and tried again every minute: {error}"
+            warnings.warn(said, CacheWarning, stacklevel=4)
         return None

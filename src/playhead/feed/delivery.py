@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import count
+from math import ceil, inf
 from time import monotonic
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ from playhead.feed.totals import Totals, nothing_yet
 from playhead.plan.segments import round_end
 
 _NUMBERS = count()
+_JOIN_SECONDS = 60.0
 _OF_THIS_PROCESS = ("_pool", "_results", "_counters", "_cache")
 
 
@@ -63,6 +64,7 @@ class Delivery:
         self._process = os.getpid()  # the process that owns the pool and the results
         self._results: Results | None = None
         self._cache: CacheMember | None = None
+        self._join_at = inf  # when a cache whose disk had no space is tried again
         self._at: Position | Task | None = None  # the last task delivered, or the position to begin at
         self._state: Any = None  # loaded before the world size was known, where the plan depends on it
         self._restored = 0  # how often a state was loaded: an iteration that sees it change restarts
@@ -199,7 +201,7 @@ class Delivery:
         return {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _results=None, _cache=None)
+        vars(self).update(state, _results=None, _cache=None, _join_at=inf)
         self._pool, self._process = self._new_pool(), os.getpid()
         self._counters = self._new_counters()
 
@@ -238,6 +240,8 @@ class Delivery:
 
     def _delivered(self, asked: float, task: Task, produced: Produced) -> Batch:
         """The batch of a task, which becomes the current position; `asked` is when the training loop asked for it."""
+        if asked >= self._join_at and self._cache is None:
+            self._join_cache(self._stream.identity())
         if self._cache is not None:
             self._cache.warn()  # before: where warnings are errors, the batch is not delivered
         if self._at is None or self._at.lanes_done == 0:
@@ -260,9 +264,11 @@ class Delivery:
             return
         cursor = self._position.cursor
         if self._cache is None:
-            stream = self._stream
-            steps = math.ceil(self._ahead * identity.world_size / self.lanes)
-            self._cache = join_cache(stream.recipe, stream.split, identity, cursor, stream.num_bytes, steps)
+            stream, again = self._stream, self._join_at < inf
+            steps = ceil(self._ahead * identity.world_size / self.lanes)
+            about = stream.recipe, stream.split, identity, cursor, stream.num_bytes, steps
+            self._cache = join_cache(*about, again=again)
+            self._join_at = monotonic() + _JOIN_SECONDS if self._cache is None else inf
         else:
             self._cache.restarted(cursor)
 
