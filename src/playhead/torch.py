@@ -103,7 +103,8 @@ class DataLoader(Delivery):
         blueprint = Blueprint(recipe, split, map, collate, files, decode_threads=decode_threads)
         self.num_workers, self.prefetch_factor, self.timeout = workers.num, workers.prefetch_factor, timeout
         self.persistent_workers, self.pin_memory = persistent_workers, pin_memory
-        super().__init__(stream, blueprint, workers.pool(blueprint, stream))
+        ahead = workers.num * (workers.prefetch_factor or 0)
+        super().__init__(stream, blueprint, workers.pool(blueprint, stream), ahead=ahead)
 
 
 class TorchWorkers:

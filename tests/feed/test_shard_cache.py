@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ from playhead import Loader, Recipe, RecipeError
 from playhead.feed import cache_member
 from playhead.feed.cache_member import CacheWarning
 from playhead.inspect.cache import cache_stat, clear_cache
-from playhead.store.shard_cache.directory import TRAILER_BYTES
+from playhead.store.shard_cache.directory import TRAILER_BYTES, CacheDirectory
+from playhead.store.shard_cache.ranks import live_ranks
 from playhead.torch import DataLoader
 
 HERE = Path(__file__).parent
@@ -169,6 +170,27 @@ def test_ranks_that_are_processes_read_every_shard_once_together(
     assert server.sent_bytes <= LAW * size_of(data)
     assert counts_of(recipe)["copied_bytes"] == size_of(data)
     assert left_in(recipe) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "steps"),
+    [
+        (Loader, 0),
+        (lambda recipe: Loader(recipe, workers=3, lookahead=3, worker_kind="thread"), 3),
+        (lambda recipe: DataLoader(recipe, num_workers=2, prefetch_factor=3), 2),
+        (DataLoader, 0),
+    ],
+    ids=["inline", "threads", "torch", "torch inline"],
+)
+def test_a_rank_registers_how_many_steps_its_workers_prepare_ahead(
+    data: Path, tmp_path: Path, make: Callable[[Recipe], Any], steps: int
+) -> None:
+    """Of four lanes: nine micro-batches are in three steps."""
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    with make(recipe) as loader:
+        next(iter(loader))
+        (rank,) = live_ranks(CacheDirectory(Path(recipe.shard_cache.dir)))
+    assert rank.about.steps_ahead == steps
 
 
 def test_a_resumed_run_of_another_world_size_goes_on_with_the_same_batches(
@@ -356,8 +378,10 @@ def test_a_directory_that_a_killed_process_began_to_make_is_made(
 
 def test_a_file_in_place_of_the_directory_is_refused_by_name(data: Path, tmp_path: Path) -> None:
     (tmp_path / "copies").write_text("")
-    with pytest.raises(RecipeError, match=r"shard_cache\.dir: .*copies cannot be used"):
+    with pytest.raises(RecipeError, match=r"shard_cache\.dir: .*copies cannot be used") as caught:
         delivered(recipe_of(data, tmp_path, data, {}))
+    assert caught.value.found == f"{tmp_path / 'copies'} is not a directory"
+    assert caught.value.fix == "name another directory, or move away what is there"
 
 
 def test_a_cache_is_in_neither_fingerprint(data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]) -> None:
@@ -454,6 +478,27 @@ def test_a_fork_of_a_rank_keeps_neither_its_filler_nor_its_place(
         os.waitpid(child, 0)
         for end in ready:
             os.close(end)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_loader_may_be_closed_while_its_filler_starts(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, begun = cache_member._start_filler, []
+
+    def started_while_closing(*how: Any) -> subprocess.Popen[bytes]:
+        begun.append(start(*how))
+        begun[-1].stdin.close()
+        return begun[-1]
+
+    monkeypatch.setattr(cache_member, "_start_filler", started_while_closing)
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    with Loader(recipe) as loader:
+        next(iter(loader))
+        wait_until(lambda: begun)
+        thread = loader._cache._thread
+    thread.join()
+    assert begun[-1].returncode is not None
 
 
 SCRIPT = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import resource
@@ -28,9 +29,11 @@ from deliveries import Seen, seen
 from loopback import Loopback
 from playhead import Loader, Recipe, StoreError
 from playhead.deal import Identity
+from playhead.feed import delivery
 from playhead.feed.cache_member import CacheWarning, join_cache
 from playhead.inspect.cache import cache_stat
 from playhead.read.cache_filler import filling
+from playhead.store.shard_cache import caching
 from playhead.store.shard_cache.directory import FILLER_LOCK, CacheDirectory, locked, open_directory
 from slow_proxy import Network, SlowProxy, slow_proxy
 
@@ -152,6 +155,31 @@ def test_a_full_disk_is_said_once_and_the_rest_is_read_from_the_storage(
         assert "o space left" in str(said[0].message)
 
 
+def test_a_cache_that_no_byte_was_free_for_is_used_when_there_is_space(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of no bytes on the files of this process is a full disk to it; that it is tried again is said once."""
+    monkeypatch.setattr(delivery, "_JOIN_SECONDS", 0.0)
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    found = []
+    with warnings.catch_warnings(record=True) as said, Loader(recipe) as loader:
+        warnings.simplefilter("always")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            batches = iter(loader)
+            found += [seen(next(batches)) for _ in range(20)]
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert loader._cache is None
+        found.append(seen(next(batches)))
+        wait_until(lambda: counts_of(recipe)["copied_units"] > 0)
+        check(recipe, loader, found + [seen(batch) for batch in batches], expected)
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert "not used for now, and tried again every minute" in str(said[0].message)
+    assert counts_of(recipe)["hits"] > 0
+
+
 def test_a_disk_that_is_full_for_a_while_is_used_again(
     data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +207,23 @@ def test_a_disk_that_is_full_for_a_while_is_used_again(
             assert found == expected[0]
     assert len(said) == 1
     assert "no space left" in said[0]
+
+
+def test_directories_in_place_of_copies_are_said_once_and_not_waited_for(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caching, "_STALL_SECONDS", math.inf)
+    recipe = recipe_of(data, tmp_path, data, {}, **by_shards())
+    delivered(recipe)
+    directory = CacheDirectory(Path(recipe.shard_cache.dir))
+    for stored in [*directory.stored()]:
+        directory.place(stored.generation + 1, stored.key, stored.path.name).mkdir(parents=True)
+        stored.path.unlink()
+    with warnings.catch_warnings(record=True) as said, Loader(recipe) as loader:
+        warnings.simplefilter("always")
+        check(recipe, loader, [seen(batch) for batch in loader], expected)
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert "a directory is where a copy belongs" in str(said[0].message)
 
 
 def test_a_limit_on_file_sizes_is_a_full_disk(data: Path, tmp_path: Path, expected: tuple[list[Seen], Any]) -> None:
@@ -402,7 +447,31 @@ def test_a_directory_removed_in_mid_run_is_said_and_the_rest_is_read_from_the_st
                 wait_until(lambda: said or loader._cache._messages)
         assert found == expected[0]
     assert [warning.category for warning in said] == [CacheWarning]
-    assert "not filled any more" in str(said[0].message)
+    assert "was removed, or a part of it" in str(said[0].message)
+
+
+@pytest.mark.parametrize("first", ["ranks", "units", "jobs", "counters", "filler.lock", "playhead-cache.json"])
+def test_a_directory_removed_piece_by_piece_is_said_once_and_with_what_to_do(
+    data: Path, tmp_path: Path, expected: tuple[list[Seen], Any], first: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe = recipe_of(data, tmp_path, data, {"max_bytes": size_of(data) // 2}, **by_shards())
+    place = Path(recipe.shard_cache.dir)
+    found = []
+    with warnings.catch_warnings(record=True) as said, Loader(recipe) as loader:
+        warnings.simplefilter("always")
+        for batch in loader:
+            found.append(seen(batch))
+            if len(found) == 20:
+                wait_until(lambda: counts_of(recipe)["copied_units"] > 0)
+                shutil.rmtree(place / first) if (place / first).is_dir() else (place / first).unlink()
+                wait_until(lambda: said or loader._cache._messages)
+                shutil.rmtree(place)
+        assert found == expected[0]
+    assert [warning.category for warning in said] == [CacheWarning]
+    assert f"{place} was removed, or a part of it" in str(said[0].message)
+    assert "remove what is left of it; then make a new loader" in str(said[0].message)
+    assert capfd.readouterr().err == ""
+    assert not place.exists()
 
 
 def test_a_directory_made_in_place_of_a_cache_that_was_moved_away_stays_empty(

@@ -153,6 +153,7 @@ BAD = {
     "half a ratio": (recipe(source(keep={"a/": [1, 2]})), "sources[0].keep.a/: is not a column"),
     "a ratio of three": (recipe(source(keep={"a/b/c": [1, 2]})), "sources[0].keep.a/b/c: is not a column"),
     "a range of files backwards": (recipe(source(drop_rows=["x", "{2..1}"])), "sources[0].drop_rows[1]: a range of paths"),
+    "a cache nowhere": (recipe(A, shard_cache={"dir": "", "max_bytes": 1}), "shard_cache.dir: is not a local directory"),
     "a cache in a bucket": (recipe(A, shard_cache={"dir": "s3://bucket/copies", "max_bytes": 1}), "shard_cache.dir: is not a local directory"),
 }  # fmt: skip
 

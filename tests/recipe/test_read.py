@@ -74,6 +74,15 @@ def test_paths_are_relative_to_the_recipe_file(tmp_path, monkeypatch):
     assert (found.cache_dir, found.indexes_root) == (f"{beside}/.playhead", f"{beside}/idx")
 
 
+@pytest.mark.parametrize(
+    ("given", "placed"), [("copies", "{base}/copies"), ("~/copies", "/home/me/copies"), ("/x/../y/", "/y")]
+)
+def test_the_directory_of_a_shard_cache_is_placed_as_other_paths_are(tmp_path, monkeypatch, given, placed):
+    monkeypatch.setenv("HOME", "/home/me")
+    found = Recipe.parse(recipe(shard_cache={"dir": given, "max_bytes": 1}, cache_dir=given), tmp_path)
+    assert found.shard_cache.dir == found.cache_dir == placed.format(base=tmp_path)
+
+
 def test_the_environment_may_give_texts_and_numbers(monkeypatch):
     monkeypatch.setenv("DATA", "/mnt/x")
     monkeypatch.setenv("LANES", "16")

@@ -125,7 +125,7 @@ def test_the_token_goes_to_the_gateway_and_to_its_node(ais: Ais, monkeypatch: py
     ais.token = "a-secret"  # noqa: S105 - of this test
     error = problem(BIG)
     assert "access denied" in error.problem
-    assert "AIS_AUTHN_TOKEN" in str(error.expected)
+    assert error.expected == "a token in AIS_AUTHN_TOKEN, or in `store: {authn_token: ...}` of the source"
     monkeypatch.setenv("AIS_AUTHN_TOKEN", "a-secret")
     assert open_file(FILES, BIG).read(0, 3) == DATA[:3]
 
@@ -146,7 +146,9 @@ def test_a_redirect_to_a_link_local_address_is_not_followed(ais: Ais, location: 
 
 def test_a_second_redirect_is_not_followed(ais: Ais) -> None:
     ais.node_redirects = True
-    assert "a node redirects again" in problem(BIG).problem
+    error = problem(BIG)
+    assert "a node redirects again" in error.problem
+    assert "AIS_ENDPOINT, or `store: {endpoint_url: ...}` of the source" in str(error.fix)
 
 
 def test_a_gateway_that_is_not_known_or_not_there_is_said(ais: Ais, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +176,9 @@ def test_a_member_of_an_archive_is_told_to_name_the_archive(ais: Ais) -> None:
 
 def test_a_server_without_ranges_is_said(ais: Ais) -> None:
     ais.without_ranges = True
-    assert "does not support byte ranges" in problem(BIG).problem
+    error = problem(BIG)
+    assert "does not support byte ranges" in error.problem
+    assert error.fix == "check AIS_ENDPOINT, or `store: {endpoint_url: ...}` of the source"
 
 
 def test_a_missing_package_is_said_with_the_command(ais: Ais, monkeypatch: pytest.MonkeyPatch) -> None:

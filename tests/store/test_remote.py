@@ -8,14 +8,14 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Barrier
 
 import pytest
 
 from loopback import Loopback, serving
 from playhead.errors import DataError, PlayheadError, StoreError
-from playhead.store import Ranges, RemoteFiles, SchemeFiles, clients, list_files, open_file
+from playhead.store import Ranges, RemoteFiles, SchemeFiles, clients, list_files, objects, open_file
 from playhead.store.addresses import address_of
 from playhead.store.pieces import MOST_AT_ONCE
 from playhead.store.remote import MOST_BYTES, list_remote
@@ -226,6 +226,16 @@ def test_a_refusal_says_which_environment_variables_are_looked_at(server: Loopba
     assert "AWS_ACCESS_KEY_ID" in str(error.expected)
     server.statuses[:] = [status]
     assert problem(f"{server.address}/bucket/big").expected == "a public address"
+
+
+@pytest.mark.parametrize("ask", [objects.version_of, objects.read_object, objects.names_under])
+def test_a_refusal_before_writing_is_of_the_right_to_write(server: Loopback, ask: Callable[[str], object]) -> None:
+    server.statuses[:] = [403]
+    with pytest.raises(StoreError, match="access denied") as caught:
+        ask("s3://bucket/big")
+    assert caught.value.fix == (
+        "set these variables, or, for sidecars, `store` of the source; or ask the owner for the right to write it"
+    )
 
 
 def test_missing_credentials_are_said(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:

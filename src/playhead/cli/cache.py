@@ -53,11 +53,18 @@ def clear(where: _Where, as_json: _Json = False) -> None:
 
 def _directory(where: Path) -> str:
     """The directory of the cache; that of a recipe where a file is named."""
-    from playhead.errors import RecipeError
+    from playhead.errors import DataError, RecipeError
     from playhead.recipe.values import Recipe
 
+    where = where.expanduser()
     if where.is_dir():
         return str(where)
+    if not where.exists():
+        raise DataError(
+            f"{where}: is not there",
+            expected="a recipe with a `shard_cache`, or the directory of a cache",
+            fix="correct the path; the first loader that uses a recipe makes the directory of its cache",
+        )
     recipe = Recipe.load(where)
     if recipe.shard_cache is None:
         raise RecipeError(

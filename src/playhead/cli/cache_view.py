@@ -36,6 +36,8 @@ def print_stat(found: CacheStat, *, as_json: bool) -> None:
         ("evicted", f"{count(counts['evictions'], 'unit')}, {decimal(counts['evicted_bytes'])}"),
         ("not copied", f"{counts['failures']:,} failures of the storage, {counts['damaged_units']:,} damaged copies"),
     ]
+    if found.missing:
+        lines.append(("missing", f"{', '.join(found.missing)}: removed by somebody; the next loader makes them anew"))
     screen = console()
     for label, text in lines:
         labelled(screen, label, text)

@@ -10,12 +10,12 @@ import os
 import subprocess
 import sys
 import warnings
-from contextlib import suppress
+from contextlib import closing, suppress
 from threading import Event, Lock, Thread
 from weakref import WeakSet
 
 from playhead.deal import Identity
-from playhead.errors import StoreError
+from playhead.errors import PlayheadError, StoreError
 from playhead.plan.cursor import Cursor
 from playhead.read.cache_filler.copying import remove_parts
 from playhead.recipe.values import Recipe
@@ -35,12 +35,10 @@ class CacheWarning(UserWarning):
 class CacheMember:
     """The membership of one loader, from its first batch until it is closed."""
 
-    def __init__(self, recipe: Recipe, split: str | None, identity: Identity, cursor: Cursor, total_bytes: int) -> None:
+    def __init__(self, recipe: Recipe, about: RankRecord) -> None:
         assert recipe.shard_cache is not None
         self._process = os.getpid()
         self._directory = open_directory(recipe.shard_cache.dir)
-        numbers = tuple(cursor.to_record())
-        about = RankRecord("", split, identity.rank, identity.world_size, numbers, os.getpid(), total_bytes)
         self._file = RankFile(self._directory, recipe.to_dict(), about)
         self._messages: list[str] = []
         self._stopped = Event()
@@ -106,8 +104,8 @@ class CacheMember:
 
     def _watch(self) -> None:
         """Start a filler whenever there is none, unless several have ended before they copied anything."""
-        failures = 0
-        while failures < _MOST_FAILURES and not self._stopped.is_set():
+        failures, problem = 0, ""
+        while failures < _MOST_FAILURES and not self._is_removed() and not self._stopped.is_set():
             problem = "its filler ended unexpectedly"
             try:
                 copied = self._fill()
@@ -116,8 +114,20 @@ class CacheMember:
             if copied is not None:
                 failures = 0 if copied else failures + 1
             self._stopped.wait(_POLL_SECONDS)
-        if not self._stopped.is_set():
-            self._messages.append(f"the shard cache is not filled any more: {problem}, {failures} times")
+        removed = self._is_removed()
+        if self._stopped.is_set():
+            return
+        found, fix = f"{problem}, {failures} times", "see what its filler printed, and the limits on memory and files"
+        if removed:
+            found, fix = f"{self._directory.root} was removed, or a part of it", "remove what is left of it"
+        self._messages.append(
+            f"the shard cache is not filled any more: {found}. What it does not hold is read from its storage. "
+            f"To use it again, {fix}; then make a new loader"
+        )
+
+    def _is_removed(self) -> bool:
+        """Whether the cache that was joined is gone, or a part of it; there may be another in its place."""
+        return not self._file.is_there or bool(self._directory.missing())
 
     def _copied_bytes(self) -> int:
         counts = sum_counters(self._directory)
@@ -137,7 +147,7 @@ class CacheMember:
             self._end_filler()
         assert self._filler.stdin is not None
         assert self._filler.stdout is not None
-        with self._filler.stdin, self._filler.stdout as lines:
+        with closing(self._filler.stdin), self._filler.stdout as lines:  # `close` may have closed the first already
             before = self._copied_bytes()
             for line in lines:
                 self._messages.append(line.decode("utf-8", "replace").rstrip("\n"))
@@ -176,11 +186,27 @@ def _remove_parts(directory: CacheDirectory) -> None:
 
 
 def join_cache(
-    recipe: Recipe, split: str | None, identity: Identity, cursor: Cursor, total_bytes: int
+    recipe: Recipe,
+    split: str | None,
+    identity: Identity,
+    cursor: Cursor,
+    total_bytes: int,
+    steps_ahead: int = 0,
+    *,
+    again: bool = False,
 ) -> CacheMember | None:
-    """Join the recipe's shard cache; None, with a warning, where its disk has no space left."""
+    """Join the recipe's shard cache; None, with a warning, where its disk has no space left.
+
+    Where it is tried `again`, the stream goes on without the cache whatever keeps it from being used.
+    """
+    numbers = tuple(cursor.to_record())
+    about = RankRecord("", split, identity.rank, identity.world_size, numbers, os.getpid(), total_bytes, steps_ahead)
     try:
-        return CacheMember(recipe, split, identity, cursor, total_bytes)
-    except StoreError as error:
-        warnings.warn(f"the shard cache is not used: {error}", CacheWarning, stacklevel=4)
+        return CacheMember(recipe, about)
+    except PlayheadError as error:
+        if not again:
+            if not isinstance(error, StoreError):
+                raise
+            said = f"the shard cache is not used for now, and tried again every minute: {error}"
+            warnings.warn(said, CacheWarning, stacklevel=4)
         return None

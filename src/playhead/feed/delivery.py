@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import count
+from math import ceil, inf
 from time import monotonic
 from typing import Any, Self
 from weakref import WeakSet
@@ -34,6 +35,7 @@ from playhead.feed.totals import Totals, nothing_yet
 from playhead.plan.segments import round_end
 
 _NUMBERS = count()
+_JOIN_SECONDS = 60.0
 _OF_THIS_PROCESS = ("_pool", "_results", "_counters", "_cache")
 
 
@@ -43,22 +45,30 @@ class Delivery:
     The loaders for numpy and torch add a constructor and override nothing: they differ only in the pool. They inherit
     because the alternative is a dozen forwarding methods in each.
 
-    Where `records` is false, nothing is written to the cache directory: neither bad samples nor the ledger.
+    `ahead` is how many micro-batches the pool prepares ahead. Where `records` is false, nothing is written to the cache
+    directory: neither bad samples nor the ledger.
     """
 
     def __init__(
-        self, stream: RankStream, blueprint: Blueprint, new_pool: Callable[[], Pool], *, records: bool = True
+        self,
+        stream: RankStream,
+        blueprint: Blueprint,
+        new_pool: Callable[[], Pool],
+        *,
+        ahead: int = 0,
+        records: bool = True,
     ) -> None:
         self._number = next(_NUMBERS)
         self._stream = stream
         self._payload = blueprint.fingerprint()
         self._new_pool = new_pool
         self._pool = new_pool()
-        self._records = records
+        self._ahead, self._records = ahead, records
         self._counters = self._new_counters()
         self._process = os.getpid()  # the process that owns the pool and the results
         self._results: Results | None = None
         self._cache: CacheMember | None = None
+        self._join_at = inf  # when a cache whose disk had no space is tried again
         self._at: Position | Task | None = None  # the last task delivered, or the position to begin at
         self._state: Any = None  # loaded before the world size was known, where the plan depends on it
         self._restored = 0  # how often a state was loaded: an iteration that sees it change restarts
@@ -195,7 +205,7 @@ class Delivery:
         return {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _results=None, _cache=None)
+        vars(self).update(state, _results=None, _cache=None, _join_at=inf)
         self._pool, self._process = self._new_pool(), os.getpid()
         self._counters = self._new_counters()
 
@@ -235,6 +245,8 @@ class Delivery:
 
     def _delivered(self, asked: float, task: Task, produced: Produced) -> Batch:
         """The batch of a task, which becomes the current position; `asked` is when the training loop asked for it."""
+        if asked >= self._join_at and self._cache is None:
+            self._join_cache(self._stream.identity())
         if self._cache is not None:
             self._cache.warn()  # before: where warnings are errors, the batch is not delivered
         if self._at is None or self._at.lanes_done == 0:
@@ -257,7 +269,11 @@ class Delivery:
             return
         cursor = self._position.cursor
         if self._cache is None:
-            self._cache = join_cache(self._stream.recipe, self._stream.split, identity, cursor, self._stream.num_bytes)
+            stream, again = self._stream, self._join_at < inf
+            steps = ceil(self._ahead * identity.world_size / self.lanes)
+            about = stream.recipe, stream.split, identity, cursor, stream.num_bytes, steps
+            self._cache = join_cache(*about, again=again)
+            self._join_at = monotonic() + _JOIN_SECONDS if self._cache is None else inf
         else:
             self._cache.restarted(cursor)
 

@@ -58,7 +58,8 @@ class Loader(Delivery):
         stream = RankStream(recipe, split, rank, world_size, files)
         blueprint = Blueprint(recipe, split, map, collate, files, decode_threads=decoding)
         options = WorkerOptions(workers, lookahead, start_method, fetch_threads=threads)
-        super().__init__(stream, blueprint, pool_maker(blueprint, stream, worker_kind, options))
+        maker = pool_maker(blueprint, stream, worker_kind, options)
+        super().__init__(stream, blueprint, maker, ahead=workers * lookahead)
 
 
 def pool_maker(

@@ -18,13 +18,17 @@ from playhead.store.shard_cache.directory import (
     is_intact,
     is_locked,
     locked,
-    naming_the_directory,
+    what_is_there,
 )
 from playhead.store.shard_cache.ranks import LiveRank, live_ranks
+from playhead.store.shard_cache.refusals import naming_the_directory
 
 
 class CacheStat(Struct, frozen=True):
-    """A shard cache now. Units of an earlier run are checked before they are used again."""
+    """A shard cache now. Units of an earlier run are checked before they are used again.
+
+    `missing` names what every cache has and this one has not: somebody has removed it.
+    """
 
     directory: str
     num_units: int
@@ -37,6 +41,7 @@ class CacheStat(Struct, frozen=True):
     filler_runs: bool
     ranks: list[dict[str, Any]]
     counts: dict[str, int]
+    missing: list[str]
 
     @property
     def hit_rate(self) -> float | None:
@@ -57,10 +62,17 @@ def cache_at(root: str | Path) -> CacheDirectory:
     """The cache in a directory; anything else there is an error."""
     found = CacheDirectory(Path(root))
     if found.marker() is None:
+        there, fix = "no directory", "correct the path; the first loader that uses a recipe makes its cache"
+        with naming_the_directory(root):
+            if found.root.is_dir() and any(found.root.iterdir()):
+                there, fix = what_is_there(found.root)
+            elif found.root.exists():
+                there = "an empty directory" if found.root.is_dir() else "a file"
         raise DataError(
             f"{root}: is not the directory of a shard cache",
-            found="a directory of something else" if found.root.is_dir() else "no directory",
+            found=there,
             expected="the `dir` of a recipe's `shard_cache`, after a loader has used it",
+            fix=fix,
         )
     return found
 
@@ -87,6 +99,7 @@ def cache_stat(root: str | Path) -> CacheStat:
         filler_runs=is_locked(directory.root / FILLER_LOCK),
         ranks=[_about(rank) for rank in ranks],
         counts=counts._asdict(),
+        missing=directory.missing(),
     )
 
 
@@ -121,7 +134,7 @@ def clear_cache(root: str | Path) -> tuple[int, int]:
     A cache in use is refused. Law: nothing but what a cache wrote is removed.
     """
     directory = cache_at(root)
-    with naming_the_directory(root), locked(directory.root / REGISTER_LOCK):
+    with naming_the_directory(root), locked(directory.root / REGISTER_LOCK, make=True):
         ranks = live_ranks(directory)
         if ranks or is_locked(directory.root / FILLER_LOCK):  # none can come meanwhile
             who = ", ".join(f"rank {live.about.rank} (process {live.about.process})" for live in ranks)

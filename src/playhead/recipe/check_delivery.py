@@ -25,12 +25,8 @@ def check_delivery(recipe: Recipe) -> None:
     if isinstance(recipe.media, MediaOptions):
         for i, prefix in enumerate(recipe.media.allow):
             _check_allowed(prefix, f"media.allow[{i}]")
-    if recipe.shard_cache is not None and (is_url(recipe.shard_cache.dir) or "\0" in recipe.shard_cache.dir):
-        raise RecipeError(
-            "shard_cache.dir: is not a local directory",
-            found=without_query(recipe.shard_cache.dir),
-            expected="a directory on a disk of the node: what is read again and again is copied there",
-        )
+    if recipe.shard_cache is not None:
+        _check_cache_directory(recipe.shard_cache.dir)
     _check_image(recipe.image, "image", recipe)
     if recipe.masks != "always" and recipe.collate != "pad":
         raise RecipeError(
@@ -47,6 +43,16 @@ def check_delivery(recipe: Recipe) -> None:
             _check_measured(recipe, leaf)
             if leaf.source.image is not None:
                 _check_image(leaf.source.image, f"{leaf.path}.image", recipe)
+
+
+def _check_cache_directory(path: str) -> None:
+    if not path.strip() or is_url(path) or "\0" in path:
+        raise RecipeError(
+            "shard_cache.dir: is not a local directory",
+            found=without_query(path) or "nothing",
+            expected="a directory on a disk of the node: what is read again and again is copied there",
+            fix="name a directory that is empty or does not exist yet, as in `dir: /local/copies`",
+        )
 
 
 def _check_allowed(prefix: str, where: str) -> None:

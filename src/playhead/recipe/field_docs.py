@@ -53,7 +53,7 @@ FIELD_DOCS: dict[str, dict[str, str]] = {
     "ShardCache": {
         "dir": "A directory on a local disk, which all processes of a node share.",
         "max_bytes": "The most bytes of copies.",
-        "look_ahead": "How many steps are planned ahead; as many as are useful if left out.",
+        "look_ahead": "How many steps are planned ahead of those in use; as many as are useful if left out.",
         "unit": "What is copied and evicted together: whole shards, blocks of them, or the byte ranges of rows.",
     },
     "Source": {

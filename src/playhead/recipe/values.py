@@ -305,8 +305,8 @@ class MediaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class ShardCache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Local copies of what the plan needs next, shared by all processes of a node.
 
-    Copies take at most `max_bytes`. `look_ahead` is how many steps are planned ahead; if left out, as many as are
-    useful. `unit` is what is copied and evicted together: whole files, blocks, or the byte ranges of rows.
+    Copies take at most `max_bytes`. `look_ahead` is how many steps are planned ahead of those in use; if left out, as
+    many as are useful. `unit` is what is copied and evicted together: whole files, blocks, or the byte ranges of rows.
     """
 
     dir: str

@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from playhead.errors import StoreError
 from playhead.store.addresses import Address, is_link_local, without_query
 from playhead.store.clients import (
+    AIS_ENDPOINT,
     AIS_OPTIONS,
     FIRST_WAIT_SECONDS,
     LONGEST_WAIT_SECONDS,
@@ -57,8 +58,8 @@ class Answer:
             raise StoreError(
                 f"{path}: access denied",
                 found=f"status {self.status}",
-                expected="a token in AIS_AUTHN_TOKEN",
-                fix="set this environment variable, or ask the owner for the right to read it",
+                expected="a token in AIS_AUTHN_TOKEN, or in `store: {authn_token: ...}` of the source",
+                fix="set or correct it (that of the source comes first), or ask the owner for the right to read it",
             )
         raise StoreError(
             f"{path}: cannot be read",
@@ -123,7 +124,7 @@ def ask(
                 raise StoreError(
                     f"{path}: its store cannot be reached",
                     found=f"{type(error).__name__} at {without_query(gateway.endpoint_url)}, or at one of its nodes",
-                    fix="check AIS_ENDPOINT, the network, and that the nodes are reachable from here",
+                    fix=f"check {AIS_ENDPOINT}; the network, and that the nodes are reachable from here",
                 ) from None  # the error's own text has addresses with queries
         time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
         wait = min(2 * wait, LONGEST_WAIT_SECONDS)
@@ -142,7 +143,7 @@ def _redirected(
             f"{path}: its gateway redirects to an address that is not followed",
             found=without_query(node),
             expected="a node of the cluster; not a link-local address, and https where the gateway has it",
-            fix="check AIS_ENDPOINT, and the addresses that the nodes of the cluster announce",
+            fix=f"check {AIS_ENDPOINT}; and the addresses that the nodes of the cluster announce",
         )
     answer = _send(gateway, method, node, headers, body)
     if answer.status in _REDIRECTS:
@@ -150,7 +151,7 @@ def _redirected(
             f"{path}: a node redirects again",
             found=without_query(urljoin(node, answer.headers.get("Location", ""))),
             expected="an answer: only the gateway redirects",
-            fix="check AIS_ENDPOINT: it is the address of a gateway of the cluster itself",
+            fix=f"check {AIS_ENDPOINT}: it is the address of a gateway of the cluster itself",
         )
     return answer
 

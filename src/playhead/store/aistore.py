@@ -19,7 +19,7 @@ import msgspec
 from playhead.errors import DataError, StoreError
 from playhead.store.addresses import address_of
 from playhead.store.ais_requests import Answer, ask, gateway_of
-from playhead.store.clients import Stores
+from playhead.store.clients import AIS_ENDPOINT, Stores
 from playhead.store.files import Buffer, Ranges, Stamp, changed, check_buffers, check_ranges, too_short, vanished
 from playhead.store.globbing import fixed_part, has_magic, matches
 from playhead.store.pieces import Piece, read_pieces
@@ -79,7 +79,7 @@ class AistoreFiles:
                 f"{path}: its server does not support byte ranges",
                 found=f"{len(body):,} bytes in answer to a range of {piece.size:,}",
                 expected="a gateway and nodes of AIStore, which answer Range requests",
-                fix="check AIS_ENDPOINT",
+                fix=f"check {AIS_ENDPOINT}",
             )
         if len(body) != piece.size:
             now = self._now(path)
@@ -90,7 +90,7 @@ class AistoreFiles:
                 f"{path}: its node answered with another range",
                 found=f"Content-Range: {where}" if where else "no Content-Range",
                 expected=f"bytes {piece.first}-{piece.end - 1}",
-                fix="check AIS_ENDPOINT, and that what is between here and the cluster leaves its answers alone",
+                fix=f"check {AIS_ENDPOINT}; and that what is between here and the cluster leaves its answers alone",
             )
         return body
 
@@ -147,7 +147,7 @@ def _no_listing(pattern: str, found: str) -> StoreError:
     return StoreError(
         f"{pattern}: cannot be listed",
         found=found,
-        fix="check AIS_ENDPOINT: it is the address of a gateway, as in http://ais.example:51080",
+        fix=f"check {AIS_ENDPOINT}: it is the address of a gateway, as in http://ais.example:51080",
     )
 
 
@@ -159,7 +159,7 @@ def _stamp_of(path: str, answer: Answer) -> Stamp:
         raise StoreError(
             f"{path}: its gateway does not say what distinguishes a changed object",
             expected=f"a size, and one of {', '.join(_VERSIONS)}",
-            fix="check AIS_ENDPOINT, and that checksums or versioning are on for the bucket",
+            fix=f"check {AIS_ENDPOINT}; and that checksums or versioning are on for the bucket",
         )
     return Stamp(int(size), mark_of(" ".join(versions)))
 

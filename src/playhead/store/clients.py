@@ -34,6 +34,7 @@ AIS_OPTIONS = {  # with the variables that are looked at where they are not give
     "authn_token": "AIS_AUTHN_TOKEN",
     "client_ca": "AIS_CLIENT_CA",
 }
+AIS_ENDPOINT = "AIS_ENDPOINT, or `store: {endpoint_url: ...}` of the source"  # in messages
 _FROM_ENVIRONMENT = "env:"
 _READ_BY_OBSTORE = {"s3": b"AWS_", "gs": b"GOOGLE_", "az": b"AZURE_", "abfs": b"AZURE_", "abfss": b"AZURE_"}
 _ENDPOINTS = re.compile(

@@ -56,7 +56,7 @@ def version_of(url: str, stores: Stores = NO_STORES) -> Version | None:
     """The version of an object as it is now; None if there is none."""
     address = check_writable(url)
     try:
-        with asking(url, address):
+        with asking(url, address, doing="write"):  # it is asked before it is written
             import obstore
 
             return _version(obstore.head(client_of(address, stores), address.key))
@@ -68,7 +68,7 @@ def read_object(url: str, stores: Stores = NO_STORES) -> tuple[bytes, Version] |
     """The bytes of a small object and the version that they are of; None if there is none."""
     address = check_writable(url)
     try:
-        with asking(url, address):
+        with asking(url, address, doing="write"):  # it is asked before it is written
             import obstore
 
             answer = obstore.get(client_of(address, stores), address.key)
@@ -131,7 +131,7 @@ def names_under(url: str, stores: Stores = NO_STORES) -> list[str]:
     """The names of the objects directly under a prefix."""
     check_writable(url)
     prefix = f"{url.rstrip('/')}/"
-    names = [found[len(prefix) :] for found in list_remote(prefix, stores)]
+    names = [found[len(prefix) :] for found in list_remote(prefix, stores, "write")]
     return [name for name in names if "/" not in name]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from playhead.errors import DataError, StoreError
 from playhead.fingerprint import digest
@@ -139,10 +139,10 @@ class RemoteFiles:
             raise vanished(url) from error
 
 
-def list_remote(url: str, stores: Stores | None = None) -> list[str]:
+def list_remote(url: str, stores: Stores | None = None, doing: Literal["read", "write"] = "read") -> list[str]:
     """The URLs of all objects under a prefix that ends in a whole part of a key, by name."""
     address = _listable(url)
-    with asking(url, address):
+    with asking(url, address, doing=doing):
         import obstore
 
         pages = obstore.list(client_of(address, stores or {}), address.key.rstrip("/") or None)

@@ -22,6 +22,7 @@ _ENDPOINTS = {
     "az": "AZURE_STORAGE_ENDPOINT (with AZURE_ALLOW_HTTP=true, or `allow_http: true` in `store`, for an http:// one) "
     "and AZURE_STORAGE_ACCOUNT_NAME",
 }
+_OR_OPTIONS = {"read": "or", "write": "or, for sidecars,"}  # `playhead curate` has no recipe
 _NO_CREDENTIALS = ("/latest/api/token", "/latest/meta-data", "metadata/identity", "metadata.google", "Account must be")
 _REFUSED = ("401 Unauthorized", "403 Forbidden")  # a refused listing has no specific exception
 _NO_CONNECTION = ("error sending request", "builder error", "timed out")
@@ -89,7 +90,8 @@ def explained(
             f"{url}: no credentials" if no_credentials else f"{url}: access denied",
             found=answer,
             expected=f"credentials in {_CREDENTIALS[kind]}" if kind in _CREDENTIALS else "a public address",
-            fix=f"set these variables, or `store` of the source; or ask the owner for the right to {doing} it"
+            fix=f"set these variables, {_OR_OPTIONS[doing]} `store` of the source; or ask the owner for the right to "
+            f"{doing} it"
             if kind in _CREDENTIALS
             else "use the store's own scheme (s3://, gs://, az://) and credentials, or copy the file to a disk",
         )
@@ -102,7 +104,9 @@ def explained(
         )
     if any(sign in answer for sign in _NO_CONNECTION):
         settings = (
-            f"; the endpoint is set by {_ENDPOINTS[kind]}, or by `store` of the source" if kind in _ENDPOINTS else ""
+            f"; the endpoint is set by {_ENDPOINTS[kind]}, {_OR_OPTIONS[doing]} by `store` of the source"
+            if kind in _ENDPOINTS
+            else ""
         )
         return NoAnswerError(
             f"{url}: its store cannot be reached", found=answer, fix=f"check the address and the network{settings}"

@@ -8,6 +8,7 @@ import pickle
 import random
 import resource
 import signal
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from contextlib import suppress
 from itertools import count
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from few_descriptors import few_left
 from playhead.errors import StoreError
 from playhead.read.cache_filler.copying import Copier, DiskError
 from playhead.read.cache_filler.filling import Filler
+from playhead.read.cache_filler.streams import StreamKey
 from playhead.store import CachingFiles, CountingFiles, Files, JoiningFiles, LocalFiles, Ranges, Stamp
 from playhead.store.shard_cache import caching as caching_module
 from playhead.store.shard_cache.counters import (
@@ -510,6 +513,52 @@ def test_a_rank_that_begins_again_is_never_seen_at_its_new_cursor_with_its_old_s
     ended.set()
     thread.join()
     assert seen == {(0, 0), (5000, 5000)}
+
+
+def rank_of(cache: Cache, recipe: dict[str, Any], number: int) -> RankFile:
+    return RankFile(cache.directory, recipe, RankRecord("", None, number, 2, (0,), os.getpid()))
+
+
+def test_the_recipe_of_a_job_is_private_and_leaves_with_its_last_rank(cache: Cache) -> None:
+    recipe = {"sources": [{"store": {"secret_access_key": "a secret"}}]}
+    before = cache.directory.files("jobs")
+    ranks = [rank_of(cache, recipe, number) for number in range(2)]
+    (job,) = set(cache.directory.files("jobs")) - set(before)
+    assert b"a secret" in job.read_bytes()
+    assert stat.S_IMODE(job.stat().st_mode) == 0o600
+    ranks[0].close()
+    assert job.exists()
+    ranks[1].close()
+    assert cache.directory.files("jobs") == before
+
+
+def test_the_recipe_of_a_job_stays_where_it_is_not_known_whose_a_rank_is(cache: Cache) -> None:
+    """A rank is seen while it writes, in place, where it stands."""
+    first, second = (rank_of(cache, {"seed": seed}, seed) for seed in range(2))
+    jobs = cache.directory.files("jobs")
+    (torn,) = (path for path in cache.directory.files("ranks") if path.name.startswith("1-"))
+    whole = torn.read_bytes()
+    torn.write_bytes(whole[:-1] + b"?")
+    first.close()
+    assert cache.directory.files("jobs") == jobs
+    torn.write_bytes(whole)
+    second.close()
+    assert len(cache.directory.files("jobs")) == len(jobs) - 2
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+def test_a_filler_says_that_a_recipe_is_gone_unless_its_last_rank_has_just_left(cache: Cache, has_left: bool) -> None:
+    rank = rank_of(cache, {}, 1)
+    (found,) = (live for live in live_ranks(cache.directory) if live.about.rank == 1)
+    if has_left:
+        cache.rank.close()  # of the same job
+        rank.close()
+    else:
+        (cache.directory.root / "jobs" / f"{found.about.job}.json").unlink()
+    said: list[str] = []
+    Filler(cache.directory, said.append)._begin({StreamKey.of(found): [found]})
+    assert len(said) == (0 if has_left else 1)
+    rank.close()
 
 
 def test_what_is_left_of_a_marker_is_removed_when_the_next_rank_registers(cache: Cache) -> None:

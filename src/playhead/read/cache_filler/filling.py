@@ -20,11 +20,13 @@ from playhead.read.cache_filler.streams import CachedStream, StreamKey
 from playhead.recipe.storage import stored_files
 from playhead.recipe.values import Recipe
 from playhead.store.shard_cache.counters import FillerStatus, ProcessCounters, num_direct, write_status
-from playhead.store.shard_cache.directory import NO_SPACE, CacheDirectory, Unit
+from playhead.store.shard_cache.directory import CacheDirectory, Unit
 from playhead.store.shard_cache.queue import write_queue
 from playhead.store.shard_cache.ranks import LiveRank, job_recipe, live_ranks
+from playhead.store.shard_cache.refusals import NO_SPACE
 
 _REFRESH_SECONDS = 0.2
+_REFRESHES = 2  # until what is planned after one is there
 _IDLE_SECONDS = 0.02
 _STEPS_AT_A_TIME = 8
 _MOST_USES = 100_000  # planned ahead: seconds of planning, and some tens of megabytes
@@ -45,6 +47,7 @@ class _Member:
     def __init__(self, stream: CachedStream, ranks: list[LiveRank], order: FetchOrder) -> None:
         self.stream, self.order = stream, order
         self.names = {rank.name for rank in ranks}
+        self._steps_ahead = self._steps_in_use = max(rank.about.steps_ahead for rank in ranks)
         first = min(ranks, key=lambda rank: rank.about.cursor[0])
         self._steps: Iterator[tuple[int, dict[Unit, int]]] | None = stream.steps(
             first.about.cursor, [rank.about.rank for rank in ranks]
@@ -60,12 +63,13 @@ class _Member:
     def plan_some(self) -> bool:
         """Plan a few more steps, unless enough are planned to choose what to evict; returns whether any were."""
         look_ahead = self.stream.options.look_ahead
+        last = inf if look_ahead is None else self.now + self._steps_in_use + look_ahead
         for _ in range(_STEPS_AT_A_TIME):
             if self._steps is None or self.order.num_uses >= _MOST_USES:
                 return False
             if self._sees_enough():
                 return False
-            if look_ahead is not None and self.planned_to > self.now + look_ahead:
+            if self.planned_to > last:
                 return False
             found = next(self._steps, None)
             if found is None:
@@ -111,7 +115,8 @@ class _Member:
             if self._moved.get(rank.name, (-1, 0.0))[0] != rank.step:
                 self._moved[rank.name] = rank.step, now
         moving = [r.step for r in ranks if r.step > best - _STEPS_APART or now - self._moved[r.name][1] < _LEFT_SECONDS]
-        self.now = max(self.now, min(moving))
+        before, self.now = self.now, max(self.now, min(moving))
+        self._steps_in_use = max(self._steps_in_use, self._steps_ahead + _REFRESHES * (self.now - before))
         self.order.advance(self.now)
 
     def is_ready(self, fetch: Fetch) -> bool:
@@ -162,9 +167,11 @@ class Filler:
             self._counters.close()
 
     def _is_current(self) -> bool:
-        """Whether its ranks are those of the current generation: others have come where all of them ended."""
+        """Whether its ranks are those of the current generation: others have come where all of them ended. And whether
+        the cache is whole: one that is being removed is filled no more.
+        """
         marker = self._directory.marker()
-        return marker is not None and marker.generation == self._generation
+        return marker is not None and marker.generation == self._generation and not self._directory.missing()
 
     def _refresh(self) -> None:
         """Look at the ranks that live now and need something."""
@@ -194,7 +201,8 @@ class Filler:
             try:
                 streams[key] = self._opened(key)
             except (PlayheadError, OSError, ImportError) as error:
-                self._leave_out(key, error)
+                if any(StreamKey.of(rank) == key for rank in live_ranks(self._directory)):
+                    self._leave_out(key, error)  # else its recipe went with its last rank
         self._members = {}
         present = self._copier.present()
         for key, stream in streams.items():
@@ -207,7 +215,8 @@ class Filler:
     def _leave_out(self, key: StreamKey, error: Exception) -> None:
         """Copy nothing more for a stream, and say so; the others go on."""
         self._unusable.add(key)
-        self._say(f"a stream is read without the shard cache: {error}")
+        if self._is_current():  # else its recipe may be gone with the cache
+            self._say(f"a stream is read without the shard cache: {error}")
 
     def _opened(self, key: StreamKey) -> CachedStream:
         known = self._members.get(key)
@@ -296,12 +305,21 @@ class Filler:
 
     def _shrink(self, error: DiskError) -> None:
         """Use less of a disk that is full, or cannot be written, and try again later."""
+        problem = error.__cause__
+        assert isinstance(problem, OSError)
+        if isinstance(problem, FileNotFoundError):  # somebody is removing folders: perhaps the whole cache
+            return
+        if isinstance(problem, IsADirectoryError):
+            place = problem.filename2 or problem.filename
+            self._say_once(
+                "directory",
+                f"{place}: a directory is where a copy belongs, which is read from its storage instead. Remove it",
+            )
+            return
         self._limit = int(error.num_bytes * _FULL_SHARE)
         self._resize()
         if not self._is_current():  # it was removed
             return
-        problem = error.__cause__
-        assert isinstance(problem, OSError)
         full = problem.errno in NO_SPACE
         found = "no space left on its disk" if full else f"cannot be written: {problem.strerror or problem}"
         self._say_once(

@@ -23,11 +23,12 @@ def main(root: str) -> None:
     give_way()
     stopped = Event()
     Thread(target=_wait_for_end, args=(stopped,), daemon=True).start()
-    status = 0
+    directory, status = CacheDirectory(Path(root)), 0
     try:
-        Filler(CacheDirectory(Path(root)), _say).run(stopped.is_set)
-    except Exception:  # noqa: BLE001 - printed, as it would be otherwise
-        traceback.print_exc()
+        Filler(directory, _say).run(stopped.is_set)
+    except Exception as error:  # noqa: BLE001 - printed, as it would be otherwise
+        if not (isinstance(error, OSError) and directory.missing()):  # a cache that is removed is said by its ranks
+            traceback.print_exc()
         status = 1
     sys.stdout.flush()
     os._exit(status)  # requests that are in flight need not be waited for

@@ -20,6 +20,7 @@ from playhead.store.shard_cache.directory import (
     CacheDirectory,
     is_locked,
     locked,
+    locked_to_read,
     try_lock,
     write_in_place,
 )
@@ -108,7 +109,7 @@ def fold_counters(directory: CacheDirectory) -> None:
 def sum_counters(directory: CacheDirectory) -> CacheCounts:
     """The counters of all processes, living or not. Raises OSError."""
     counts = CacheCounts()
-    with locked(directory.root / REGISTER_LOCK):
+    with locked_to_read(directory.root / REGISTER_LOCK):
         for path in directory.files("counters"):
             counts = counts.plus(_read(path))
     return counts

@@ -16,7 +16,6 @@ its digest was compared. So whatever is read was checked, and nothing depends on
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -31,9 +30,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from playhead.errors import RecipeError, StoreError
+from playhead.errors import RecipeError
 from playhead.fingerprint import digest
 from playhead.store.files import Stamp
+from playhead.store.shard_cache.refusals import naming_the_directory, not_usable
 from playhead.store.writing import sync_directory
 
 MARKER = "playhead-cache.json"
@@ -50,12 +50,13 @@ _VERSION = 1
 _MAGIC = b"playhd1\n"
 TRAILER_BYTES = hashlib.sha256().digest_size + len(_MAGIC)
 _PIECE_BYTES = 1 << 22
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MOST_NAMED = 3
 _OUR_NAMES = {
     "jobs": re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.[0-9]+\.part"),
     "ranks": re.compile(r"[0-9]+-[0-9]+-[0-9a-f]{8}"),
     "counters": re.compile(r"[0-9]+-[0-9a-f]{8}|total"),
 }
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _GENERATION = re.compile(r"[0-9]+")
 _KEY = re.compile(r"[0-9a-f]{32}")
 
@@ -166,20 +167,23 @@ class CacheDirectory:
 
     def marker(self) -> Marker | None:
         """What marks the directory as a cache of this version; None if it is not one."""
-        try:
-            found = msgspec.json.decode((self.root / MARKER).read_bytes(), type=Marker)
-        except (OSError, msgspec.DecodeError):
-            return None
-        return found if found.version == _VERSION else None
+        found = _read_marker(self.root / MARKER)
+        return found if found is not None and found.version == _VERSION else None
 
     def files(self, folder: str) -> list[Path]:
-        """The jobs, ranks or counters, sorted; what else somebody has put there is not ours."""
-        return sorted(path for path in (self.root / folder).iterdir() if _OUR_NAMES[folder].fullmatch(path.name))
+        """The jobs, ranks or counters, sorted; what else somebody has put there is not ours. None where all is gone."""
+        names = _OUR_NAMES[folder]
+        return [Path(entry.path) for entry in regular_files(self.root / folder) if names.fullmatch(entry.name)]
+
+    def missing(self) -> list[str]:
+        """What every cache has and this one has not: it was removed, or a part of it."""
+        found = [name for name in (*_FOLDERS, *_FILES) if not (self.root / name).exists()]
+        return found if self.marker() is not None else [MARKER, *found]
 
     def stored(self) -> Iterator[StoredUnit]:
         """The units and parts in the directory, and what was left of an `origin.json` that was being written."""
         for generation, folder in self._folders():
-            for file in _entries(folder):
+            for file in regular_files(folder):
                 span = span_of(file.name)
                 if span is None and not file.name.endswith(PART):
                     continue
@@ -217,9 +221,15 @@ class CacheDirectory:
 
 def _entries(path: Path | str) -> list[os.DirEntry[str]]:
     try:
-        return sorted(os.scandir(path), key=attrgetter("name"))
+        with os.scandir(path) as found:
+            return sorted(found, key=attrgetter("name"))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def regular_files(path: Path | str) -> list[os.DirEntry[str]]:
+    """A cache writes nothing else: a directory, a link or a pipe of one of its names is somebody's own."""
+    return [entry for entry in _entries(path) if entry.is_file(follow_symlinks=False)]
 
 
 def open_directory(path: str) -> CacheDirectory:
@@ -232,7 +242,9 @@ def open_directory(path: str) -> CacheDirectory:
         found.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = found.root.stat()
         if about.st_uid != os.geteuid():
-            raise _not_usable(path, "the directory of another user", "a directory of your own")
+            raise not_usable(
+                path, "the directory of another user", "a directory of your own", "name another directory for each user"
+            )
         if found.marker() is None and not all(map(_is_begun, _entries(path))) and found.marker() is None:
             raise _not_a_cache(path)
         _lay_out(found)
@@ -269,10 +281,13 @@ def remove_markers_begun(directory: CacheDirectory) -> None:
 
 
 def write_whole(path: Path, data: bytes, *, durably: bool = False) -> None:
-    """Write a small file in one piece, `durably` where it must outlive a crash. Raises OSError, and leaves nothing."""
+    """Write a small file in one piece, `durably` where it must outlive a crash. Raises OSError, and leaves nothing.
+
+    Only its owner can read it: a recipe may have secrets in it.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PART}")
     try:
-        with temporary.open("wb") as file:
+        with open(os.open(temporary, _NEW, 0o600), "wb") as file:  # noqa: PTH123 - Path.open takes no permissions
             file.write(data)
             file.flush()
             if durably:
@@ -286,30 +301,34 @@ def write_whole(path: Path, data: bytes, *, durably: bool = False) -> None:
         raise
 
 
-@contextmanager
-def naming_the_directory(path: str | Path) -> Iterator[None]:
-    """Convert an OSError to an error that names the directory: a StoreError where only space is missing."""
+def what_is_there(root: Path) -> tuple[str, str]:
+    """What a directory without the marker of a cache of this version holds, and what to do about it."""
+    names = [entry.name for entry in _entries(root) if not entry.name.startswith(f".{MARKER}.")]
+    is_old = MARKER in names or ({"units", FILLER_LOCK}.issubset(names) and {*_FOLDERS, *_FILES}.issuperset(names))
+    if not is_old:
+        return f"among others {', '.join(names[:_MOST_NAMED])}", "name another directory"
+    found = f"what looks like a shard cache, without its {MARKER}"
+    if MARKER in names:
+        marker = _read_marker(root / MARKER)
+        found = f"a {MARKER} that is damaged" if marker is None else f"a shard cache of version {marker.version}"
+    return found, "if it is an old cache, delete it: it holds nothing but copies; otherwise name another directory"
+
+
+def _read_marker(path: Path) -> Marker | None:
+    """The marker of a cache, of any version; None where there is none, or it is damaged."""
     try:
-        yield
-    except OSError as error:
-        if error.errno in NO_SPACE:
-            raise StoreError(
-                f"shard_cache.dir: {path} cannot be written",
-                found=error.strerror,
-                fix="free some space, or name a directory on a larger disk",
-            ) from error
-        raise _not_usable(str(path), error.strerror or str(error), "a local directory that you may write") from error
-
-
-def _not_usable(path: str, found: str, expected: str) -> RecipeError:
-    return RecipeError(f"shard_cache.dir: {path} cannot be used", found=found, expected=expected)
+        return msgspec.json.decode(path.read_bytes(), type=Marker)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _not_a_cache(path: str) -> RecipeError:
+    found, fix = what_is_there(Path(path))
     return RecipeError(
         f"shard_cache.dir: {path} holds something that is not a cache",
+        found=found,
         expected="an empty directory, or one that a shard cache made: what it evicts is deleted",
-        fix="name another directory",
+        fix=fix,
     )
 
 
@@ -319,6 +338,21 @@ def locked(path: Path, *, make: bool = False) -> Iterator[int]:
     descriptor = lock_file(path, make=make)
     try:
         yield descriptor
+    finally:
+        release(descriptor)
+
+
+@contextmanager
+def locked_to_read(path: Path) -> Iterator[None]:
+    """Keep others from holding the lock of a file, also where nothing can be written; without the file, nobody can."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
     finally:
         release(descriptor)
 

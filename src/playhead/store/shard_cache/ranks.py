@@ -26,18 +26,21 @@ from playhead.store.shard_cache.directory import (
     is_locked,
     lock_file,
     locked,
-    naming_the_directory,
     remove_markers_begun,
     write_whole,
 )
 from playhead.store.shard_cache.queue import write_queue
+from playhead.store.shard_cache.refusals import naming_the_directory
 
 _STEP = struct.Struct("<Q")
 _HEAD = struct.Struct("<QQ")
 
 
 class RankRecord(msgspec.Struct, frozen=True):
-    """A rank of a job: its recipe (by digest), which stream of it, who it is, and a cursor that it has reached."""
+    """A rank of a job: its recipe (by digest), which stream of it, who it is, and a cursor that it has reached.
+
+    `steps_ahead` is how many steps behind the cursor its workers may be reading already.
+    """
 
     job: str
     split: str | None
@@ -46,6 +49,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     cursor: tuple[int, ...]
     process: int
     total_bytes: int = 0
+    steps_ahead: int = 0
     num_starts: int = 0
     is_idle: bool = False
 
@@ -76,7 +80,9 @@ class RankFile:
             try:
                 self._write()
             except BaseException:
-                self.close()
+                self._leave()
+                with suppress(OSError):
+                    _remove_unused_jobs(directory)
                 raise
         _all.add(self)
 
@@ -106,11 +112,24 @@ class RankFile:
                 os.pwrite(self._descriptor, _STEP.pack(step), 0)
 
     def close(self) -> None:
+        """End the registration. The last rank of a job takes its recipe away, which may have secrets in it."""
+        if self._descriptor is not None:
+            with suppress(OSError), locked(self._directory.root / REGISTER_LOCK):
+                self._leave()
+                _remove_unused_jobs(self._directory)
+            self._leave()  # also where the cache was removed
+
+    def _leave(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with suppress(OSError):
                 self._path.unlink()
             os.close(descriptor)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the registration is still in the directory, which somebody may have removed."""
+        return self._path.exists()
 
     def leave_to_parent(self) -> None:
         """In a fork: the rank lives and dies with the parent alone."""
@@ -140,10 +159,19 @@ def _clean(directory: CacheDirectory) -> list[Path]:
             living.append(path)
         else:
             path.unlink(missing_ok=True)
-    if not living:
-        for path in directory.files("jobs"):
-            path.unlink(missing_ok=True)
+    _remove_unused_jobs(directory)
     return living
+
+
+def _remove_unused_jobs(directory: CacheDirectory) -> None:
+    """Remove the recipes of which no rank lives. Call it with `register.lock`: none can come meanwhile."""
+    living = [path for path in directory.files("ranks") if is_locked(path)]
+    known = live_ranks(directory)
+    if len(known) == len(living):  # else one is just being written: whose job that is cannot be known
+        jobs = {f"{rank.about.job}.json" for rank in known}
+        for path in directory.files("jobs"):
+            if path.name not in jobs:
+                path.unlink(missing_ok=True)
 
 
 def _new_generation(directory: CacheDirectory, total_bytes: int) -> None:

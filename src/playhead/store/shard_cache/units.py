@@ -17,7 +17,7 @@ from typing import NamedTuple
 from playhead.errors import DataError, StoreError
 from playhead.store.files import Ranges, Stamp
 from playhead.store.local import OpenedFile, most_open_here
-from playhead.store.shard_cache.directory import PART, TRAILER_BYTES, CacheDirectory, key_of, span_of
+from playhead.store.shard_cache.directory import PART, TRAILER_BYTES, CacheDirectory, key_of, regular_files, span_of
 
 LIST_SECONDS = 0.25
 _LISTING_SHARE = 20  # a twentieth of the time at most is spent with listing
@@ -194,10 +194,10 @@ def _list_units(file: CachedFile) -> None:
         return
     spans, parts = [], []
     with suppress(OSError):
-        for name in os.listdir(file.folder):  # noqa: PTH208 - as above
-            if (span := span_of(name)) is not None:
+        for entry in regular_files(file.folder):
+            if (span := span_of(entry.name)) is not None:
                 spans.append(span)
-            elif name.endswith(PART) and (span := span_of(name.removesuffix(PART))) is not None:
+            elif entry.name.endswith(PART) and (span := span_of(entry.name.removesuffix(PART))) is not None:
                 parts.append(span)
     file.spans, file.parts = _outermost(spans), _outermost(parts)
     file.listed_at, file.list_seconds = now, time.monotonic() - now
