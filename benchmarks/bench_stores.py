@@ -1,4 +1,4 @@
-"""Ranges of 64 KiB read from stores in a second: one object on one server on loopback, each way in its turn of several calls.
+"""Ranges of 64 KiB read from stores in a second: one object on one server on loopback, each way in turns of some calls.
 
 - nginx over HTTP: ours (all ranges of a call in flight together, then one request that asks whether the object
   changed) beside fsspec's HTTP file system by `cat_ranges`, which has many in flight as well.
