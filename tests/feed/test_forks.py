@@ -198,9 +198,10 @@ def test_buffers_that_forks_have_for_themselves_are_replaced_and_forgotten_by_al
         assert buffers_open_in(os.getpid()) <= 2 * 8
 
 
-def opened_in(pid: int | str) -> dict[int, int]:
-    """The inodes of what a process has open, by descriptor."""
-    return {int(place.name): place.stat().st_ino for place in Path(f"/proc/{pid}/fd").iterdir() if place.exists()}
+def opened_in(pid: int | str) -> dict[int, tuple[int, int]]:
+    """The devices and inodes of what a process has open, by descriptor."""
+    stats = {place.name: place.stat() for place in Path(f"/proc/{pid}/fd").iterdir() if place.exists()}
+    return {int(name): (found.st_dev, found.st_ino) for name, found in stats.items()}
 
 
 def test_forked_workers_keep_nothing_open_that_is_the_owners(heavy: Any) -> None:
