@@ -37,7 +37,7 @@ def print_stat(found: CacheStat, *, as_json: bool) -> None:
         ("not copied", f"{counts['failures']:,} failures of the storage, {counts['damaged_units']:,} damaged copies"),
     ]
     if found.missing:
-        lines.append(("missing", f"{', '.join(found.missing)}: removed by somebody; the next loader makes them anew"))
+        lines.append(("missing", f"{', '.join(found.missing)}: removed since; the next loader makes them anew"))
     screen = console()
     for label, text in lines:
         labelled(screen, label, text)

@@ -27,7 +27,7 @@ from playhead.store.shard_cache.refusals import naming_the_directory
 class CacheStat(Struct, frozen=True):
     """A shard cache now. Units of an earlier run are checked before they are used again.
 
-    `missing` names what every cache has and this one has not: somebody has removed it.
+    `missing` names what every cache has and this one has not: it was removed.
     """
 
     directory: str

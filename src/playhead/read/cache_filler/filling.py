@@ -307,7 +307,7 @@ class Filler:
         """Use less of a disk that is full, or cannot be written, and try again later."""
         problem = error.__cause__
         assert isinstance(problem, OSError)
-        if isinstance(problem, FileNotFoundError):  # somebody is removing folders: perhaps the whole cache
+        if isinstance(problem, FileNotFoundError):  # folders are being removed: perhaps the whole cache
             return
         if isinstance(problem, IsADirectoryError):
             place = problem.filename2 or problem.filename

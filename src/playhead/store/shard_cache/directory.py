@@ -171,7 +171,7 @@ class CacheDirectory:
         return found if found is not None and found.version == _VERSION else None
 
     def files(self, folder: str) -> list[Path]:
-        """The jobs, ranks or counters, sorted; what else somebody has put there is not ours. None where all is gone."""
+        """The jobs, ranks or counters, sorted; other entries are left out. None where all is gone."""
         names = _OUR_NAMES[folder]
         return [Path(entry.path) for entry in regular_files(self.root / folder) if names.fullmatch(entry.name)]
 
@@ -228,7 +228,7 @@ def _entries(path: Path | str) -> list[os.DirEntry[str]]:
 
 
 def regular_files(path: Path | str) -> list[os.DirEntry[str]]:
-    """A cache writes nothing else: a directory, a link or a pipe of one of its names is somebody's own."""
+    """A cache writes nothing else: a directory, a link or a pipe of one of its names is not its own."""
     return [entry for entry in _entries(path) if entry.is_file(follow_symlinks=False)]
 
 

@@ -128,7 +128,7 @@ class RankFile:
 
     @property
     def is_there(self) -> bool:
-        """Whether the registration is still in the directory, which somebody may have removed."""
+        """Whether the registration is still in the directory, from which it may have been removed."""
         return self._path.exists()
 
     def leave_to_parent(self) -> None:
