@@ -111,7 +111,7 @@ def test_stat_and_clear_do_with_what_is_left_of_a_cache(recipe: Recipe, tmp_path
     found = as_json(tmp_path, "cache", "stat", "recipe.yaml")
     assert found["missing"] == [name]
     assert found["num_units"] == (0 if name == "units" else 4)
-    assert f"{name}: removed by somebody" in printed(tmp_path, "cache", "stat", "recipe.yaml")
+    assert f"{name}: removed since" in printed(tmp_path, "cache", "stat", "recipe.yaml")
     assert as_json(tmp_path, "cache", "clear", "recipe.yaml")["num_units"] == found["num_units"]
     assert delivered(recipe)[0]
     assert as_json(tmp_path, "cache", "stat", "recipe.yaml")["missing"] == []
