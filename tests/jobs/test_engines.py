@@ -181,8 +181,9 @@ def playhead(folder: Path, *words: str, **environment: str) -> subprocess.Popen[
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("seconds", [0.0, 0.7])  # after which the command waits inside Ray
 def test_the_command_starts_a_cluster_of_its_own_and_ctrl_c_leaves_nothing_behind(
-    ray_cluster: str, tmp_path: Path
+    ray_cluster: str, tmp_path: Path, seconds: float
 ) -> None:
     folder = tmp_path / "data"
     lengths_beside(folder)
@@ -197,6 +198,7 @@ def test_the_command_starts_a_cluster_of_its_own_and_ctrl_c_leaves_nothing_behin
     words = ("prepare", "recipe.yaml", "--engine", "ray", "--workers", "2")
     with playhead(folder, *words, RAY_ADDRESS="", TMPDIR=str(place)) as command:
         until(folder / "pid")
+        time.sleep(seconds)
         os.killpg(command.pid, signal.SIGINT)
         _, errors = command.communicate()
         assert command.returncode == 130, errors

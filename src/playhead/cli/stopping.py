@@ -15,8 +15,11 @@ from playhead.errors import PrepareError
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stopped(BaseException):
-    """The user, or the system, asked the command to stop. Not an `Exception`: no error handler may catch it."""
+class Stopped(KeyboardInterrupt):
+    """The user, or the system, asked the command to stop. Not an `Exception`: no error handler may catch it.
+
+    A KeyboardInterrupt: Ray, while it waits, loses every other exception that a handler of a signal raises.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -30,6 +33,7 @@ class StopSignals:
     def __init__(self) -> None:
         self._deferred = False
         self._pending: int | None = None
+        self.received: int | None = None
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -45,6 +49,7 @@ class StopSignals:
     def receive(self, number: int, _: FrameType | None) -> None:
         for each in STOPPING:
             signal.signal(each, signal.SIG_IGN)
+        self.received = number
         if not self._deferred:
             raise Stopped(number)
         self._pending = number
@@ -57,6 +62,10 @@ def stoppable() -> Iterator[StopSignals]:
     before = {number: signal.signal(number, signals.receive) for number in STOPPING}
     try:
         yield signals
+    except KeyboardInterrupt as error:
+        if isinstance(error, Stopped) or signals.received is None:
+            raise
+        raise Stopped(signals.received) from None  # a library has raised its own in place of it
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
